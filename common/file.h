@@ -1,0 +1,41 @@
+/* Files: mapped whole for reading, replaced atomically, made with their parent folders. */
+#ifndef SP_COMMON_FILE_H
+#define SP_COMMON_FILE_H
+
+#include "common/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A read-only view of a file's bytes. */
+struct sp_file_map {
+	const uint8_t *bytes; /* NULL for an empty file */
+	size_t size;
+	uint64_t device, inode; /* identity on this machine; 0 where the OS has none */
+	int64_t mtime_ns;       /* modification time, ns since 1970 */
+	bool mapped;            /* the bytes are a mapping that sp_file_unmap() releases */
+};
+
+/* Maps a regular file. Anything else (folder, device, pipe) is an error: nothing here blocks on a FIFO. */
+struct sp_error *sp_file_map_path(const char *path, struct sp_file_map *ret);
+
+/* As sp_file_map_path() for an open descriptor, which stays the caller's. `name` is for messages. */
+struct sp_error *sp_file_map_fd(int fd, const char *name, struct sp_file_map *ret);
+
+void sp_file_unmap(struct sp_file_map *map);
+
+/* Writes a file beside `path` and renames it over it, so that a reader sees the old or the new, whole. */
+struct sp_error *sp_file_write_atomic(const char *path, const void *bytes, size_t size);
+
+/* mkdir -p with mode 0700. */
+struct sp_error *sp_file_make_folders(const char *path);
+
+/* Reads a small file (e.g. of /proc) whole, at most `limit` bytes, NUL-terminated; the caller frees *ret. */
+struct sp_error *sp_file_read(const char *path, size_t limit, char **ret, size_t *ret_size);
+
+/* sp's cache folder for `part` ("symbols", …): $SP_CACHE_DIR, else $XDG_CACHE_HOME/sp, else ~/.cache/sp (on Windows
+ * %LOCALAPPDATA%\sp). Made when absent. The caller frees *ret. */
+struct sp_error *sp_file_cache_folder(const char *part, char **ret);
+
+#endif

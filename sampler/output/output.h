@@ -1,0 +1,47 @@
+/* The processed Firefox Profiler profile, from a recording file. */
+#ifndef SP_SAMPLER_OUTPUT_OUTPUT_H
+#define SP_SAMPLER_OUTPUT_OUTPUT_H
+
+#include "common/error.h"
+#include "common/log.h"
+#include "spsym.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SP_PROFILE_VERSION_DEFAULT 66
+
+struct sp_profile_options {
+	unsigned version;         /* 60, 66 or 70; 0 = SP_PROFILE_VERSION_DEFAULT */
+	const char *profile_name; /* NULL = the recording's */
+	bool main_thread_only;
+	bool reuse_threads;         /* --reuse-threads: later runs' processes and threads join earlier ones by name */
+	bool fold_recursive_prefix; /* --fold-recursive-prefix */
+	int include_args;           /* --include-args: words of the command line in process names; -1 = all, 0 = none */
+	spsym_context *presymbolicate; /* not NULL: bake names, inline frames and lines into the profile */
+	const struct sp_log *log;
+};
+
+/* What the writer saw, for the summary. */
+struct sp_profile_summary {
+	uint64_t samples, off_cpu_samples;
+	uint64_t truncated, spliced, guessed; /* stacks */
+	uint64_t lost, throttled;
+	uint64_t processes, threads;
+	uint64_t kernel_unsampled_ns; /* CPU time that only switch records show, and all of it */
+	uint64_t cpu_ns;
+};
+
+/* A builder follows a recording while it is written, so that little is left to do at its end. */
+struct sp_profile_builder;
+struct sp_error *sp_profile_builder_create(const char *recording_path, const struct sp_profile_options *options,
+                                           struct sp_profile_builder **ret);
+/* Takes in what has been written so far. Call it from one thread, now and then. */
+struct sp_error *sp_profile_builder_advance(struct sp_profile_builder *builder);
+/* Takes in the rest and writes `path` (gzip when it ends in ".gz"); "-" is not special. Atomic: a temporary file beside
+ * it is renamed. */
+struct sp_error *sp_profile_builder_write(struct sp_profile_builder *builder, const char *path,
+                                          struct sp_profile_summary *ret);
+void sp_profile_builder_destroy(struct sp_profile_builder *builder);
+
+#endif

@@ -1,0 +1,29 @@
+/* symbolicate/v5, source/v1, asm/v1: JSON in, JSON out. No sockets, no threads of its own. */
+#ifndef SP_SYMBOLICATION_API_API_H
+#define SP_SYMBOLICATION_API_API_H
+
+#include "common/error.h"
+#include "common/json.h"
+#include "spsym.h"
+
+/* Answers requests from one symbol context. A (debugName, debugId) that a client asks for is completed by `resolve`. */
+struct sp_api;
+struct sp_api_options {
+	spsym_context *symbols; /* borrowed */
+	/* Fills the missing fields of an identity (path, code ID, arch) for a debug name and debug ID, from the
+	 * profile's lib table; false when unknown. Strings must live as long as the api. May be NULL. Thread-safe. */
+	bool (*resolve)(void *context, const char *debug_name, const char *debug_id, struct spsym_identity *ret);
+	void *context;
+	bool local_sources; /* source/v1 may read files of this machine that debug information of local files names */
+};
+struct sp_error *sp_api_create(const struct sp_api_options *options, struct sp_api **ret);
+void sp_api_destroy(struct sp_api *api);
+
+enum sp_api_status { SP_API_OK = 200, SP_API_BAD_REQUEST = 400, SP_API_NOT_FOUND = 404, SP_API_TOO_LARGE = 413 };
+
+/* Handles POST `path` ("/symbolicate/v5", "/source/v1", "/asm/v1"), writes the JSON reply to `reply`. The status is for
+ * HTTP: soft failures are SP_API_OK with {"error": reason}. Returns an error only without memory. Thread-safe. */
+struct sp_error *sp_api_handle(struct sp_api *api, const char *path, const char *body, size_t body_size,
+                               struct sp_buffer *reply, enum sp_api_status *ret_status);
+
+#endif

@@ -1,0 +1,174 @@
+/* spsym: symbols, inline frames and sources by debug ID.
+ *
+ * A context finds and keeps symbol files; a module is one binary with whatever symbol information was found for it.
+ * Give an address relative to the module, get the symbol that covers it and the frames there, inlined functions
+ * included.
+ *
+ * Relative addresses count from the module's base: ELF the virtual address of the first PT_LOAD, PE ImageBase, Mach-O
+ * __TEXT; that is how the Firefox Profiler and Breakpad count. A relocatable object (kernel module) has its .text at 0.
+ *
+ * Errors: functions return NULL or an error that the caller destroys; results come through the last parameter.
+ * Threads: a context and its modules may be used by any number of threads at once. */
+#ifndef SPSYM_H
+#define SPSYM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SPSYM_VERSION "0.1.0"
+
+/* ---- Errors ---- */
+typedef struct sp_error spsym_error;
+const char *spsym_error_message(const spsym_error *error);
+void spsym_error_destroy(spsym_error *error);
+
+/* ---- Identity ---- */
+#define SPSYM_ID_MAX 128
+
+/* What is known of a module; any field may be NULL or empty. Strings are borrowed for the call. */
+struct spsym_identity {
+	const char *name;       /* of the binary: "libc.so.6" */
+	const char *path;       /* where the binary was */
+	const char *debug_name; /* of the symbol file: "libc.so.6", "foo.pdb" */
+	const char *debug_path;
+	const char *debug_id; /* Breakpad form: 32 hex digits and the age */
+	const char *code_id;  /* ELF: build ID in hex; PE: timestamp and size; Mach-O: UUID */
+	const char *arch;     /* "x86_64", "arm64", ... */
+};
+
+enum spsym_kind {
+	SPSYM_KIND_UNKNOWN,
+	SPSYM_KIND_ELF,
+	SPSYM_KIND_PE,
+	SPSYM_KIND_MACHO,
+	SPSYM_KIND_PDB,
+	SPSYM_KIND_BREAKPAD,
+	SPSYM_KIND_KALLSYMS
+};
+
+/* What a file says of itself. */
+struct spsym_file_info {
+	enum spsym_kind kind;
+	char arch[16];               /* "x86_64", "arm64", "x86", "arm"; "" = other */
+	char debug_id[SPSYM_ID_MAX]; /* "" = none */
+	char code_id[SPSYM_ID_MAX];  /* "" = none */
+	uint64_t base;               /* virtual address of relative address 0 */
+	bool has_symbols;            /* a full symbol table (not only dynamic symbols) */
+	bool has_debug_info;         /* DWARF, PDB lines ... in the file itself */
+	bool has_code;               /* the bytes of its code (false for separate debug files) */
+};
+
+/* The debug ID of a build ID (its first 16 bytes; byte order of the file). `ret` holds SPSYM_ID_MAX chars. */
+void spsym_debug_id_from_build_id(const uint8_t *build_id, size_t size, bool big_endian, char *ret);
+
+/* ---- Contexts ---- */
+typedef struct spsym_context spsym_context;
+
+enum spsym_engine {
+	SPSYM_ENGINE_NATIVE,   /* own, fast, safe on hostile files */
+	SPSYM_ENGINE_LIBDWARF, /* the reference, in a limited child process; Unix only */
+};
+
+struct spsym_options {
+	const char *const
+	    *symbol_folders; /* NULL-terminated; searched flat, by build ID and in Breakpad's layout; may be NULL */
+	const char *const *debug_roots; /* NULL-terminated; default: /usr/lib/debug */
+	const char *cache_folder;       /* for saved indexes and kept files; NULL = none is used */
+	enum spsym_engine engine;
+	size_t memory_limit; /* bytes of parsed tables kept; 0 = 1 GiB; least recently used modules go first */
+	bool no_local_paths; /* never open paths that an identity or a file names (for servers) */
+	bool no_demangling;  /* names as in the file */
+};
+
+/* `options` may be NULL. */
+spsym_error *spsym_context_create(const struct spsym_options *options, spsym_context **ret);
+/* All modules must have been released. */
+void spsym_context_destroy(spsym_context *context);
+
+/* ---- Modules ---- */
+typedef struct spsym_module spsym_module;
+
+/* Finds the best symbol information for an identity, verified by ID, and opens it. Modules are shared and counted: the
+ * same identity gives the same module. Fails with SP_ERROR_NOT_FOUND when nothing was found; the message names what was
+ * tried. */
+spsym_error *spsym_module_find(spsym_context *context, const struct spsym_identity *identity, spsym_module **ret);
+/* Opens a given file, and the separate debug files that it refers to. */
+spsym_error *spsym_module_open_path(spsym_context *context, const char *path, spsym_module **ret);
+/* As open_path for a descriptor (duplicated) or bytes (borrowed until release). `name` is for messages and for finding
+ * separate debug files. */
+spsym_error *spsym_module_open_fd(spsym_context *context, int fd, const char *name, spsym_module **ret);
+spsym_error *spsym_module_open_bytes(spsym_context *context, const void *bytes, size_t size, const char *name,
+                                     spsym_module **ret);
+void spsym_module_release(spsym_module *module);
+
+const struct spsym_file_info *spsym_module_info(const spsym_module *module);
+
+/* Every place that was tried for the module's symbols, one a line, with the result: "why are there no symbols". For an
+ * identity without module use spsym_explain(). The caller frees *ret with free(). */
+spsym_error *spsym_module_explain(spsym_module *module, char **ret);
+spsym_error *spsym_explain(spsym_context *context, const struct spsym_identity *identity, char **ret);
+
+/* ---- Look-ups ---- */
+
+/* One frame. Strings live as long as the module; NULL = unknown. */
+struct spsym_frame {
+	const char *function; /* demangled */
+	const char *file;     /* as the debug information spells it, absolute where it says so */
+	uint32_t line;        /* 0 = unknown */
+	uint32_t column;      /* 0 = unknown */
+};
+
+struct spsym_symbol {
+	const char *name; /* demangled; NULL = no symbol covers the address */
+	uint64_t address; /* relative, of its first byte */
+	uint64_t size;    /* bytes; 0 = unknown */
+};
+
+/* The answer for one address. `frames` go from the innermost inlined function to the outermost one; there may be
+ * frames without a symbol and a symbol without frames. */
+struct spsym_location {
+	struct spsym_symbol symbol;
+	const struct spsym_frame *frames; /* owned by the result */
+	size_t frame_count;
+};
+
+/* Results of look-ups; reusable. Zeroed storage is empty. */
+struct spsym_result {
+	struct spsym_location *locations; /* one an address, in the order asked */
+	size_t count;
+	const char *debug_error; /* NULL, or why there are no frames: lives as long as the module */
+	void *storage;           /* internal */
+};
+void spsym_result_deinit(struct spsym_result *result);
+
+/* Looks up `count` relative addresses, in any order. */
+spsym_error *spsym_lookup(spsym_module *module, const uint64_t *addresses, size_t count, struct spsym_result *ret);
+/* Only the symbol table: cheap, no debug information is touched; frames are empty. */
+spsym_error *spsym_lookup_symbols(spsym_module *module, const uint64_t *addresses, size_t count,
+                                  struct spsym_result *ret);
+
+/* All symbols, sorted by address. The array is owned by the module. */
+spsym_error *spsym_symbols(spsym_module *module, const struct spsym_symbol **ret, size_t *ret_count);
+
+/* ---- Bytes of code, for a disassembler ---- */
+
+/* Copies up to `size` bytes of code from a relative address; *ret_size is less at the end of a section. Finds the
+ * binary when the module was opened from a separate debug file. */
+spsym_error *spsym_code(spsym_module *module, uint64_t address, void *buffer, size_t size, size_t *ret_size);
+
+/* ---- Files ---- */
+
+/* Identifies a file of any known kind. */
+spsym_error *spsym_identify_path(const char *path, struct spsym_file_info *ret);
+spsym_error *spsym_identify_bytes(const void *bytes, size_t size, struct spsym_file_info *ret);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,99 @@
+/* Object files: identity, segments, sections, symbols. Internal to symbolication/, and what the recorder gets its
+ * load segments and unwind sections from; nothing else parses an object file.
+ *
+ * All input is hostile: every offset is checked, sizes have named limits. An object is immutable after opening, except
+ * that compressed sections are inflated once, on demand, under a lock. */
+#ifndef SP_SYMBOLICATION_OBJECT_OBJECT_H
+#define SP_SYMBOLICATION_OBJECT_OBJECT_H
+
+#include "common/error.h"
+#include "spsym.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sp_object;
+
+struct sp_segment {
+	uint64_t address; /* svma */
+	uint64_t size;    /* in memory */
+	uint64_t file_offset;
+	uint64_t file_size;
+	bool executable;
+};
+
+struct sp_section {
+	const char *name;
+	uint64_t address; /* svma; 0 when not loaded */
+	uint64_t size;    /* in memory, or of the file's bytes; for a compressed section as stored */
+	uint64_t file_offset;
+	bool executable, allocated;
+	bool no_bits; /* has no bytes in the file */
+	bool compressed;
+	uint32_t index; /* in the file's section table */
+};
+
+enum sp_symbol_source {
+	SP_SYMBOL_SYMTAB,
+	SP_SYMBOL_DYNSYM,
+	SP_SYMBOL_PLT,
+	SP_SYMBOL_EXPORT,
+	SP_SYMBOL_UNWIND,
+	SP_SYMBOL_ENTRY
+};
+
+/* A raw entry of a symbol table. */
+struct sp_symbol {
+	const char *name; /* as in the file; lives as long as the object */
+	uint64_t address; /* svma; ARM: without the Thumb bit */
+	uint64_t size;    /* 0 = unknown */
+	uint8_t source;   /* enum sp_symbol_source */
+	uint8_t binding;  /* 0 local, 1 global, 2 weak */
+};
+
+/* Opens bytes that outlive the object. */
+struct sp_error *sp_object_open_bytes(const void *bytes, size_t size, const char *name, struct sp_object **ret);
+/* Maps and opens a file; the mapping lives with the object. */
+struct sp_error *sp_object_open_path(const char *path, struct sp_object **ret);
+struct sp_error *sp_object_open_fd(int fd, const char *name, struct sp_object **ret);
+void sp_object_destroy(struct sp_object *object);
+
+const struct spsym_file_info *sp_object_info(const struct sp_object *object);
+const char *sp_object_name(const struct sp_object *object);
+bool sp_object_is_relocatable(const struct sp_object *object); /* ET_REL */
+bool sp_object_big_endian(const struct sp_object *object);
+unsigned sp_object_address_size(const struct sp_object *object); /* 4 or 8 */
+uint64_t sp_object_entry(const struct sp_object *object);
+
+/* PT_LOAD and the like, sorted by address. */
+const struct sp_segment *sp_object_segments(const struct sp_object *object, size_t *ret_count);
+const struct sp_section *sp_object_sections(const struct sp_object *object, size_t *ret_count);
+/* By name, NULL when absent; ".debug_info" also finds ".zdebug_info", "__debug_info", PE long names. */
+const struct sp_section *sp_object_find_section(const struct sp_object *object, const char *name);
+/* The section's bytes: in the file, or inflated (zlib, zstd, .zdebug) with ET_REL relocations of debug sections
+ * applied. Valid as long as the object. Thread-safe. Limits: the declared size of an inflated section, which must be
+ * plausible for the stored size, and 4 GiB. */
+struct sp_error *sp_object_section_bytes(struct sp_object *object, const struct sp_section *section,
+                                         const uint8_t **ret, size_t *ret_size);
+/* File bytes of [address, address + size) of the loaded image; fewer when they end; NOT inflated. */
+const uint8_t *sp_object_image_bytes(const struct sp_object *object, uint64_t address, size_t *size);
+
+/* The raw symbol tables in file order: symtab, then dynsym, then PLT names. FUNC, IFUNC and sized NOTYPE symbols of
+ * executable sections only. The caller frees *ret. */
+struct sp_error *sp_object_symbols(struct sp_object *object, struct sp_symbol **ret, size_t *ret_count);
+
+/* The build ID or UUID bytes; NULL when there are none. */
+const uint8_t *sp_object_build_id(const struct sp_object *object, size_t *ret_size);
+
+struct sp_debug_link {
+	const char *name; /* .gnu_debuglink */
+	uint32_t crc;
+};
+/* False when the file has none. */
+bool sp_object_debug_link(const struct sp_object *object, struct sp_debug_link *ret);
+/* .gnu_debugaltlink (dwz): path and build ID. */
+bool sp_object_debug_alt_link(const struct sp_object *object, const char **ret_path, const uint8_t **ret_build_id,
+                              size_t *ret_size);
+
+#endif
