@@ -58,9 +58,6 @@ struct sp_exit_status {
 	int exec_errno; /* the command could not be run: errno of exec, else 0 */
 };
 
-/* Identity of the machine and command, as meta data of a recording. Owned by the caller of ops->describe. */
-struct sp_machine;
-
 struct sp_backend_ops {
 	const char *name; /* "perf_event" */
 	/* Opens the capture: launches the command stopped before its exec (or lists the process to attach to), opens
@@ -81,6 +78,8 @@ struct sp_backend_ops {
 	void (*signal)(struct sp_backend *backend, int signal);
 	/* Makes a running wait() return soon. Async-signal-safe, callable from any thread. */
 	void (*interrupt)(struct sp_backend *backend);
+	/* Suspends and resumes sampling, while sp itself is stopped by Ctrl-Z. */
+	void (*pause)(struct sp_backend *backend, bool paused);
 	/* Stops sampling; the streams still give what was recorded. */
 	void (*stop)(struct sp_backend *backend);
 	struct sp_capture_counts (*counts)(struct sp_backend *backend);
@@ -98,6 +97,8 @@ struct sp_backend_ops {
 	/* Its command line, arguments joined by spaces; NULL when gone. The caller frees it. */
 	char *(*command_line)(struct sp_backend *backend, uint32_t pid);
 	void (*destroy)(struct sp_backend *backend);
+	/* Facts about this machine as SP_META_* keys (profile/model.h); needs no backend object. */
+	void (*describe)(void (*emit)(void *context, const char *key, const char *value), void *context);
 };
 
 /* The backend of the OS this is built for; defined in platform/<os>/. */
