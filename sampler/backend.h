@@ -40,6 +40,7 @@ struct sp_capture_info {
 	uint64_t interval_ns;
 	const char *rate_note; /* NULL, or why the rate differs from the one asked for */
 	uint64_t ring_bytes;   /* memory of all rings */
+	uint32_t root_pid;     /* the command, or the process attached to */
 	const struct sp_source *sources;
 	size_t source_count;
 };

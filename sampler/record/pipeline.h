@@ -44,6 +44,9 @@ struct sp_error *sp_pipeline_create(const struct sp_pipeline_options *options, s
 struct sp_error *sp_pipeline_add_stream(struct sp_pipeline *pipeline, struct sp_stream *stream);
 /* Takes all events with time < watermark (UINT64_MAX: all there are). Errors of the recording file are sticky. */
 struct sp_error *sp_pipeline_advance(struct sp_pipeline *pipeline, uint64_t watermark);
+/* Another run of the command in the same recording, after sp_pipeline_finish(): a new backend of the same kind, whose
+ * streams are added next. Handles and modules go on. */
+struct sp_error *sp_pipeline_next_run(struct sp_pipeline *pipeline, struct sp_backend *backend, uint32_t root_pid);
 /* Waits for the workers, closes open intervals, reads JIT maps, writes process and thread ends. */
 struct sp_error *sp_pipeline_finish(struct sp_pipeline *pipeline, uint64_t end_time);
 void sp_pipeline_counts(const struct sp_pipeline *pipeline, struct sp_pipeline_counts *ret);
