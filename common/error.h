@@ -17,6 +17,9 @@ extern "C" {
 #define SP_PRINTF(fmt_at, args_at) __attribute__((format(printf, fmt_at, args_at)))
 #endif
 
+/* Tells the compiler that an error path returns an error: without it, it warns of results that are not set. */
+#define SP_NONNULL __attribute__((returns_nonnull))
+
 enum sp_error_code {
 	SP_ERROR_NO_MEMORY,   /* an allocation failed */
 	SP_ERROR_SYSTEM,      /* the OS refused; errnum says why */
@@ -37,17 +40,17 @@ struct sp_error {
 
 /* A new error with a formatted message. Never returns NULL: without memory it returns the static
  * out-of-memory error, which sp_error_destroy() accepts. */
-struct sp_error *sp_error_create(enum sp_error_code code, const char *format, ...) SP_PRINTF(2, 3);
+struct sp_error *sp_error_create(enum sp_error_code code, const char *format, ...) SP_NONNULL SP_PRINTF(2, 3);
 
 /* As sp_error_create(), for an errno value: ": <strerror>" is appended. ENOENT, ENOMEM, EACCES and EPERM map to
  * their own codes, everything else is SP_ERROR_SYSTEM. */
-struct sp_error *sp_error_from_errno(int errnum, const char *format, ...) SP_PRINTF(2, 3);
+struct sp_error *sp_error_from_errno(int errnum, const char *format, ...) SP_NONNULL SP_PRINTF(2, 3);
 
 /* Puts "<formatted>: " in front of the message of `error`, which it consumes, and returns it. */
 struct sp_error *sp_error_prefix(struct sp_error *error, const char *format, ...) SP_PRINTF(2, 3);
 
 /* The static out-of-memory error. */
-struct sp_error *sp_error_no_memory(void);
+struct sp_error *sp_error_no_memory(void) SP_NONNULL;
 
 /* Frees an error; NULL and the static error are fine. */
 void sp_error_destroy(struct sp_error *error);
