@@ -1,0 +1,133 @@
+/* The commands and options of sp. Names and defaults are samply's wherever it has the feature. */
+#include "sampler/cli/options.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+#define OPTION_FLAG(letter, name, help)                                    \
+	{                                                                  \
+		letter, name, NULL, SP_OPTION_FLAG, help, SP_COMPLETE_NONE \
+	}
+#define OPTION_VALUE(letter, name, value, help)                              \
+	{                                                                    \
+		letter, name, value, SP_OPTION_VALUE, help, SP_COMPLETE_NONE \
+	}
+#define OPTION_PATH(letter, name, value, help, completion)             \
+	{                                                              \
+		letter, name, value, SP_OPTION_VALUE, help, completion \
+	}
+#define OPTION_REFUSED(letter, name, why)                                    \
+	{                                                                    \
+		letter, name, NULL, SP_OPTION_REFUSED, why, SP_COMPLETE_NONE \
+	}
+
+/* What `record` and `load` share: the viewer and where symbols are. */
+#define VIEWER_OPTIONS                                                                                                \
+	OPTION_FLAG('n', "no-open", "Serve, but do not open the browser: print the address"),                         \
+	    OPTION_VALUE(0, "address", "ADDRESS", "Address to serve on; default 127.0.0.1"),                          \
+	    OPTION_VALUE('P', "port", "PORT", "Port to serve on; 3000+ takes the first free one; default 3000+"),     \
+	    OPTION_VALUE(0, "profiler-url", "URL",                                                                    \
+	                 "Front-end to open the profile in; default $PROFILER_URL, else "                             \
+	                 "https://profiler.firefox.com"),                                                             \
+	    OPTION_PATH(0, "viewer-dir", "DIR", "Serve a built Firefox Profiler front-end from this folder: offline", \
+	                SP_COMPLETE_FOLDER),                                                                          \
+	    { 0,                                                                                                      \
+	      "symbol-dir",                                                                                           \
+	      "DIR",                                                                                                  \
+	      SP_OPTION_LIST,                                                                                         \
+	      "Folder with symbol files: flat, by build ID, or in Breakpad's layout; may be given again",             \
+	      SP_COMPLETE_FOLDER },                                                                                   \
+	    OPTION_FLAG('v', "verbose", "Say more about what is done and why")
+
+#define VIEWER_REFUSED                                                                              \
+	OPTION_REFUSED(0, "breakpad-symbol-server", "symbol servers come with a later version"),    \
+	    OPTION_REFUSED(0, "breakpad-symbol-dir", "give the folder to --symbol-dir"),            \
+	    OPTION_REFUSED(0, "breakpad-symbol-cache", "symbol servers come with a later version"), \
+	    OPTION_REFUSED(0, "windows-symbol-server", "symbol servers come with a later version"), \
+	    OPTION_REFUSED(0, "windows-symbol-cache", "symbol servers come with a later version"),  \
+	    OPTION_REFUSED(0, "simpleperf-binary-cache", "Android profiles are not read")
+
+static const struct sp_option record_options[] = {
+	OPTION_VALUE('r', "rate", "HZ", "Samples a second of CPU time; default 1000"),
+	OPTION_VALUE('d', "duration", "SECONDS", "End the recording after this time; the command goes on"),
+	OPTION_PATH('p', "pid", "PID", "Record a running process with its threads and children until Ctrl-C or its end",
+	            SP_COMPLETE_PID),
+	OPTION_PATH('o', "output", "FILE", "Where the profile goes; default profile.json.gz", SP_COMPLETE_FILE),
+	OPTION_FLAG('s', "save-only", "Save the profile; do not serve it"),
+	OPTION_FLAG(0, "serve", "Serve the profile afterwards also when stderr is no terminal"),
+	OPTION_VALUE(0, "iteration-count", "N", "Run the command N times, all in one profile"),
+	OPTION_FLAG('i', "ignore-exit-code", "Go on with the next iteration when the command fails"),
+	OPTION_VALUE(0, "profile-name", "NAME", "Name of the profile; default the command"),
+	OPTION_FLAG(0, "main-thread-only", "Keep only the main thread of each process"),
+	OPTION_FLAG(0, "reuse-threads", "Join threads of later processes with earlier ones of the same name"),
+	OPTION_FLAG(0, "fold-recursive-prefix", "Collapse repeated frames at the root of a stack into one"),
+	{ 0, "include-args", "N", SP_OPTION_OPTIONAL, "Put the command's arguments (the first N) into process names",
+	  SP_COMPLETE_NONE },
+	OPTION_FLAG(0, "presymbolicate",
+	            "Write names, inline frames and lines into the profile: it needs no sp to be read"),
+	VIEWER_OPTIONS,
+	OPTION_REFUSED('a', "all", "whole-system recordings come with a later version; use -p for a running process"),
+	OPTION_REFUSED(0, "per-cpu-threads", "it comes with a later version"),
+	OPTION_REFUSED(0, "jit-markers", "it comes with a later version"),
+	OPTION_REFUSED(0, "cswitch-markers", "it comes with a later version"),
+	OPTION_REFUSED(0, "unlink-aux-files", "sp leaves perf-PID.map files to their program"),
+	OPTION_REFUSED(0, "coreclr", "it comes with a later version"),
+	OPTION_REFUSED(0, "vm-hack", "it is for Windows"),
+	OPTION_REFUSED(0, "keep-etl", "it is for Windows"),
+	OPTION_REFUSED(0, "gfx", "it is for Windows"),
+	OPTION_REFUSED(0, "browsers", "it is for Windows"),
+	OPTION_REFUSED(0, "unknown-event-markers", "it is for Windows"),
+	VIEWER_REFUSED,
+};
+
+static const struct sp_option load_options[] = {
+	VIEWER_OPTIONS,
+	VIEWER_REFUSED,
+};
+
+const struct sp_command sp_commands[] = {
+	{
+	    .name = "record",
+	    .usage = "[--] [VAR=value...] command [args...]",
+	    .summary = "Record a program and look at the profile",
+	    .description =
+	        "Samples the command and all that it starts, writes a profile, and opens it in the Firefox Profiler. "
+	        "Leading VAR=value words go into the command's environment. The command keeps its stdin, stdout and "
+	        "terminal; sp ends with the command's own exit status. Without a terminal on stderr (or with "
+	        "--save-only) the profile is only saved, for sp load.",
+	    .options = record_options,
+	    .option_count = COUNT(record_options),
+	    .operands_end_options = true,
+	    .operand_completion = SP_COMPLETE_FILE,
+	},
+	{
+	    .name = "load",
+	    .usage = "FILE",
+	    .summary = "Look at a saved profile, with symbols, source and assembly from this machine",
+	    .description = "Serves the profile and its symbols on this machine until Ctrl-C, and opens the browser.",
+	    .options = load_options,
+	    .option_count = COUNT(load_options),
+	    .operand_completion = SP_COMPLETE_FILE,
+	},
+};
+const size_t sp_command_count = COUNT(sp_commands);
+
+const struct sp_documented sp_exit_codes[] = {
+	{ "the command's", "sp record ends as the command did: its own code, or 128 + the signal that killed it" },
+	{ "0", "success; sp record: --duration or -p ended as asked while the program goes on" },
+	{ "2", "a command other than record was used wrongly" },
+	{ "125",
+	  "sp itself failed: wrong usage of record, no permission to sample, or nothing was sampled although the "
+	  "command used more than 50 ms of CPU time" },
+	{ "126", "the command could not be run" },
+	{ "127", "the command was not found" },
+	{ "128 + N", "signal N reached sp: the command was given 2 s to end, then ended; the profile was written" },
+};
+const size_t sp_exit_code_count = COUNT(sp_exit_codes);
+
+const struct sp_documented sp_environment[] = {
+	{ "PROFILER_URL", "front-end to open profiles in; --profiler-url goes before it" },
+	{ "BROWSER", "command that opens a URL, instead of the desktop's opener" },
+	{ "SP_CACHE_DIR", "where sp keeps what will not exist later (vdso, kernel symbols, deleted files); default "
+	                  "$XDG_CACHE_HOME/sp, else ~/.cache/sp" },
+};
+const size_t sp_environment_count = COUNT(sp_environment);
