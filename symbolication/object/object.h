@@ -6,6 +6,7 @@
 #ifndef SP_SYMBOLICATION_OBJECT_OBJECT_H
 #define SP_SYMBOLICATION_OBJECT_OBJECT_H
 
+#include "common/arena.h"
 #include "common/error.h"
 #include "spsym.h"
 
@@ -34,26 +35,33 @@ struct sp_section {
 	uint32_t index; /* in the file's section table */
 };
 
-enum sp_symbol_source {
-	SP_SYMBOL_SYMTAB,
-	SP_SYMBOL_DYNSYM,
-	SP_SYMBOL_PLT,
-	SP_SYMBOL_EXPORT,
-	SP_SYMBOL_UNWIND,
-	SP_SYMBOL_ENTRY
-};
+enum sp_symbol_source { SP_SYMBOL_SYMTAB, SP_SYMBOL_DYNSYM, SP_SYMBOL_PLT, SP_SYMBOL_EXPORT };
 
 /* A raw entry of a symbol table. */
 struct sp_symbol {
-	const char *name; /* as in the file; lives as long as the object */
+	const char *name; /* as in the file ("foo@plt" for SP_SYMBOL_PLT); lives as long as object and list */
 	uint64_t address; /* svma; ARM: without the Thumb bit */
 	uint64_t size;    /* 0 = unknown */
 	uint8_t source;   /* enum sp_symbol_source */
 	uint8_t binding;  /* 0 local, 1 global, 2 weak */
 };
 
-/* Opens bytes that outlive the object. */
+struct sp_symbols {
+	struct sp_symbol *items; /* owned */
+	size_t count;
+	struct sp_arena names; /* names that no string table holds */
+};
+
+/* A function that unwind tables know, without a name. */
+struct sp_function_range {
+	uint64_t address; /* svma */
+	uint64_t size;
+};
+
+/* Opens bytes that outlive the object. A file of no known format is SP_ERROR_UNSUPPORTED. `name` is for messages. */
 struct sp_error *sp_object_open_bytes(const void *bytes, size_t size, const char *name, struct sp_object **ret);
+/* As open_bytes for a buffer of malloc() that the object takes over, also when opening fails. */
+struct sp_error *sp_object_open_owned(void *bytes, size_t size, const char *name, struct sp_object **ret);
 /* Maps and opens a file; the mapping lives with the object. */
 struct sp_error *sp_object_open_path(const char *path, struct sp_object **ret);
 struct sp_error *sp_object_open_fd(int fd, const char *name, struct sp_object **ret);
@@ -64,10 +72,22 @@ const char *sp_object_name(const struct sp_object *object);
 bool sp_object_is_relocatable(const struct sp_object *object); /* ET_REL */
 bool sp_object_big_endian(const struct sp_object *object);
 unsigned sp_object_address_size(const struct sp_object *object); /* 4 or 8 */
-uint64_t sp_object_entry(const struct sp_object *object);
+uint64_t sp_object_entry(const struct sp_object *object);        /* svma; 0 = none */
+/* NULL, or what is odd about the file although it could be opened ("section header table past the end ..."). */
+const char *sp_object_note(const struct sp_object *object);
+/* Bytes held in memory beside the file: tables and inflated sections. */
+size_t sp_object_memory(const struct sp_object *object);
+/* The file's bytes, whole. */
+const uint8_t *sp_object_file_bytes(const struct sp_object *object, size_t *ret_size);
+/* What the file was when it was mapped (see struct sp_file_map); zeros when it was opened from bytes. */
+void sp_object_file_identity(const struct sp_object *object, uint64_t *ret_device, uint64_t *ret_inode,
+                             int64_t *ret_mtime_ns);
 
 /* PT_LOAD and the like, sorted by address. */
 const struct sp_segment *sp_object_segments(const struct sp_object *object, size_t *ret_count);
+/* In the file's order. A relocatable file's allocated sections get addresses: .text at 0, the others behind it in the
+ * kernel's order for modules (code, read-only, read-only after init, writable; then .init sections). A file without
+ * section headers gets the sections that its dynamic segment describes. */
 const struct sp_section *sp_object_sections(const struct sp_object *object, size_t *ret_count);
 /* By name, NULL when absent; ".debug_info" also finds ".zdebug_info", "__debug_info", PE long names. */
 const struct sp_section *sp_object_find_section(const struct sp_object *object, const char *name);
@@ -80,8 +100,13 @@ struct sp_error *sp_object_section_bytes(struct sp_object *object, const struct 
 const uint8_t *sp_object_image_bytes(const struct sp_object *object, uint64_t address, size_t *size);
 
 /* The raw symbol tables in file order: symtab, then dynsym, then PLT names. FUNC, IFUNC and sized NOTYPE symbols of
- * executable sections only. The caller frees *ret. */
-struct sp_error *sp_object_symbols(struct sp_object *object, struct sp_symbol **ret, size_t *ret_count);
+ * executable sections only. The caller calls sp_symbols_deinit(). */
+struct sp_error *sp_object_symbols(struct sp_object *object, struct sp_symbols *ret);
+void sp_symbols_deinit(struct sp_symbols *symbols);
+
+/* Functions known from unwind tables (.eh_frame), in the table's order; duplicates are possible. A corrupt table ends
+ * the list early. The caller frees *ret. */
+struct sp_error *sp_object_functions(struct sp_object *object, struct sp_function_range **ret, size_t *ret_count);
 
 /* The build ID or UUID bytes; NULL when there are none. */
 const uint8_t *sp_object_build_id(const struct sp_object *object, size_t *ret_size);

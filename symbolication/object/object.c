@@ -1,0 +1,351 @@
+/* Object files, whatever their format: opening, dispatch to the format's reader, and bytes of sections. */
+#include "symbolication/object/object.h"
+
+#include "symbolication/object/private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sp_object_format *const formats[] = { &sp_elf_format };
+
+static void lazy_destroy(struct sp_lazy_bytes *lazy)
+{
+	if (!lazy)
+		return;
+	free(lazy->bytes);
+	sp_error_destroy(lazy->error);
+	pthread_mutex_destroy(&lazy->lock);
+	free(lazy);
+}
+
+void sp_object_destroy(struct sp_object *object)
+{
+	if (!object)
+		return;
+	if (object->format)
+		object->format->close(object);
+	for (size_t i = 0; object->lazy && i < object->section_count; i++)
+		lazy_destroy(object->lazy[i]);
+	free(object->lazy);
+	free(object->sections);
+	free(object->segments);
+	free(object->name);
+	sp_arena_deinit(&object->arena);
+	if (object->has_map)
+		sp_file_unmap(&object->map);
+	free(object->owned_bytes);
+	free(object);
+}
+
+/* Opens object->file, which is set; destroys the object when that fails. */
+static struct sp_error *open_format(struct sp_object *object, struct sp_object **ret)
+{
+	size_t size = sp_cursor_left(&object->file);
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]) && !object->format; i++) {
+		if (formats[i]->probe(object->file.start, size))
+			object->format = formats[i];
+	}
+	struct sp_error *error;
+	if (!object->format)
+		error = sp_error_create(SP_ERROR_UNSUPPORTED, "not an object file of a known format");
+	else
+		error = object->format->open(object);
+	if (error) {
+		error = sp_error_prefix(error, "cannot read %s", object->name);
+		sp_object_destroy(object);
+		return error;
+	}
+	*ret = object;
+	return NULL;
+}
+
+static struct sp_object *object_create(const char *name)
+{
+	struct sp_object *object = calloc(1, sizeof(*object));
+	if (object && !(object->name = strdup(name))) {
+		free(object);
+		object = NULL;
+	}
+	return object;
+}
+
+struct sp_error *sp_object_open_bytes(const void *bytes, size_t size, const char *name, struct sp_object **ret)
+{
+	struct sp_object *object = object_create(name);
+	if (!object)
+		return sp_error_no_memory();
+	object->file = sp_cursor_init(bytes, size);
+	return open_format(object, ret);
+}
+
+struct sp_error *sp_object_open_owned(void *bytes, size_t size, const char *name, struct sp_object **ret)
+{
+	struct sp_object *object = object_create(name);
+	if (!object) {
+		free(bytes);
+		return sp_error_no_memory();
+	}
+	object->owned_bytes = bytes;
+	object->file = sp_cursor_init(bytes, size);
+	atomic_store(&object->memory, size);
+	return open_format(object, ret);
+}
+
+/* Takes over `map`. */
+static struct sp_error *open_map(struct sp_file_map *map, const char *name, struct sp_object **ret)
+{
+	struct sp_object *object = object_create(name);
+	if (!object) {
+		sp_file_unmap(map);
+		return sp_error_no_memory();
+	}
+	object->map = *map;
+	object->has_map = true;
+	object->file = sp_cursor_init(map->bytes, map->size);
+	return open_format(object, ret);
+}
+
+struct sp_error *sp_object_open_path(const char *path, struct sp_object **ret)
+{
+	struct sp_file_map map;
+	struct sp_error *error = sp_file_map_path(path, &map);
+	return error ? error : open_map(&map, path, ret);
+}
+
+struct sp_error *sp_object_open_fd(int fd, const char *name, struct sp_object **ret)
+{
+	struct sp_file_map map;
+	struct sp_error *error = sp_file_map_fd(fd, name, &map);
+	return error ? error : open_map(&map, name, ret);
+}
+
+const struct spsym_file_info *sp_object_info(const struct sp_object *object)
+{
+	return &object->info;
+}
+
+const char *sp_object_name(const struct sp_object *object)
+{
+	return object->name;
+}
+
+bool sp_object_is_relocatable(const struct sp_object *object)
+{
+	return object->relocatable;
+}
+
+bool sp_object_big_endian(const struct sp_object *object)
+{
+	return object->big_endian;
+}
+
+unsigned sp_object_address_size(const struct sp_object *object)
+{
+	return object->address_size;
+}
+
+uint64_t sp_object_entry(const struct sp_object *object)
+{
+	return object->entry;
+}
+
+const char *sp_object_note(const struct sp_object *object)
+{
+	return object->note;
+}
+
+size_t sp_object_memory(const struct sp_object *object)
+{
+	return atomic_load(&object->memory) + object->arena.total + object->section_count * sizeof(*object->sections);
+}
+
+const uint8_t *sp_object_file_bytes(const struct sp_object *object, size_t *ret_size)
+{
+	*ret_size = (size_t)(object->file.end - object->file.start);
+	return object->file.start;
+}
+
+void sp_object_file_identity(const struct sp_object *object, uint64_t *ret_device, uint64_t *ret_inode,
+                             int64_t *ret_mtime_ns)
+{
+	*ret_device = object->map.device;
+	*ret_inode = object->map.inode;
+	*ret_mtime_ns = object->map.mtime_ns;
+}
+
+const struct sp_segment *sp_object_segments(const struct sp_object *object, size_t *ret_count)
+{
+	*ret_count = object->segment_count;
+	return object->segments;
+}
+
+const struct sp_section *sp_object_sections(const struct sp_object *object, size_t *ret_count)
+{
+	*ret_count = object->section_count;
+	return object->sections;
+}
+
+const uint8_t *sp_object_build_id(const struct sp_object *object, size_t *ret_size)
+{
+	*ret_size = object->build_id_size;
+	return object->build_id;
+}
+
+/* ".debug_info" is also written ".zdebug_info" and "__debug_info". */
+static bool same_section_name(const char *name, const char *wanted)
+{
+	if (strcmp(name, wanted) == 0)
+		return true;
+	if (strncmp(wanted, ".debug_", 7) != 0)
+		return false;
+	if (strncmp(name, ".zdebug_", 8) == 0)
+		return strcmp(name + 8, wanted + 7) == 0;
+	/* Mach-O cuts names to 16 characters. */
+	return strncmp(name, "__debug_", 8) == 0 &&
+	       (strcmp(name + 8, wanted + 7) == 0 || (strlen(name) == 16 && strncmp(name + 8, wanted + 7, 8) == 0));
+}
+
+const struct sp_section *sp_object_find_section(const struct sp_object *object, const char *name)
+{
+	for (size_t i = 0; i < object->section_count; i++) {
+		if (same_section_name(object->sections[i].name, name))
+			return &object->sections[i];
+	}
+	return NULL;
+}
+
+bool sp_object_make_lazy(struct sp_object *object, size_t at)
+{
+	struct sp_lazy_bytes *lazy = calloc(1, sizeof(*lazy));
+	if (!lazy)
+		return false;
+	pthread_mutex_init(&lazy->lock, NULL);
+	object->lazy[at] = lazy;
+	return true;
+}
+
+struct sp_error *sp_object_stored_bytes(const struct sp_object *object, const struct sp_section *section,
+                                        struct sp_cursor *ret)
+{
+	if (section->no_bits)
+		return sp_error_create(SP_ERROR_NOT_FOUND, "%s: section %s has no bytes in this file", object->name,
+		                       section->name);
+	*ret = sp_cursor_sub(&object->file, section->file_offset, section->size);
+	if (ret->bad)
+		return sp_error_create(
+		    SP_ERROR_FORMAT, "cannot read %s: section %s: offset 0x%llx, size 0x%llx is past the end (0x%zx)",
+		    object->name, section->name, (unsigned long long)section->file_offset,
+		    (unsigned long long)section->size, (size_t)(object->file.end - object->file.start));
+	return NULL;
+}
+
+/* The first caller makes the bytes, others wait for it. A lack of memory is not kept: the next caller tries again. */
+static struct sp_error *lazy_get(struct sp_object *object, size_t at, const uint8_t **ret, size_t *ret_size)
+{
+	struct sp_lazy_bytes *lazy = object->lazy[at];
+	if (!atomic_load_explicit(&lazy->ready, memory_order_acquire)) {
+		pthread_mutex_lock(&lazy->lock);
+		if (!atomic_load_explicit(&lazy->ready, memory_order_relaxed)) {
+			struct sp_error *error = object->format->make_bytes(object, at, &lazy->bytes, &lazy->size);
+			if (error && error->code == SP_ERROR_NO_MEMORY) {
+				pthread_mutex_unlock(&lazy->lock);
+				return error;
+			}
+			lazy->error = error;
+			if (!error)
+				atomic_fetch_add(&object->memory, lazy->size);
+			atomic_store_explicit(&lazy->ready, true, memory_order_release);
+		}
+		pthread_mutex_unlock(&lazy->lock);
+	}
+	if (lazy->error)
+		return sp_error_create(lazy->error->code, "%s", lazy->error->message);
+	*ret = lazy->bytes;
+	*ret_size = lazy->size;
+	return NULL;
+}
+
+struct sp_error *sp_object_section_bytes(struct sp_object *object, const struct sp_section *section,
+                                         const uint8_t **ret, size_t *ret_size)
+{
+	size_t at = (size_t)(section - object->sections);
+	if (object->lazy[at])
+		return lazy_get(object, at, ret, ret_size);
+	struct sp_cursor bytes;
+	struct sp_error *error = sp_object_stored_bytes(object, section, &bytes);
+	if (error)
+		return error;
+	*ret = bytes.start;
+	*ret_size = sp_cursor_left(&bytes);
+	return NULL;
+}
+
+/* Clips [address, address + *size) to a range that is loaded from `file_size` bytes at `file_offset`. */
+static const uint8_t *range_bytes(const struct sp_object *object, uint64_t range_address, uint64_t file_offset,
+                                  uint64_t file_size, uint64_t address, size_t *size)
+{
+	if (address < range_address || address - range_address >= file_size)
+		return NULL;
+	uint64_t skip = address - range_address, left = file_size - skip;
+	uint64_t total = (uint64_t)(object->file.end - object->file.start);
+	if (file_offset > total || skip >= total - file_offset)
+		return NULL;
+	if (left > total - file_offset - skip)
+		left = total - file_offset - skip;
+	if (*size > left)
+		*size = (size_t)left;
+	return object->file.start + file_offset + skip;
+}
+
+const uint8_t *sp_object_image_bytes(const struct sp_object *object, uint64_t address, size_t *size)
+{
+	const uint8_t *bytes = NULL;
+	if (object->relocatable) {
+		for (size_t i = 0; i < object->section_count && !bytes; i++) {
+			const struct sp_section *s = &object->sections[i];
+			if (s->allocated && !s->no_bits && !s->compressed)
+				bytes = range_bytes(object, s->address, s->file_offset, s->size, address, size);
+		}
+	} else if (object->info.has_code) { /* the segments of a separate debug file name bytes that it lacks */
+		for (size_t i = 0; i < object->segment_count && !bytes; i++) {
+			const struct sp_segment *s = &object->segments[i];
+			bytes = range_bytes(object, s->address, s->file_offset, s->file_size, address, size);
+		}
+	}
+	if (!bytes)
+		*size = 0;
+	return bytes;
+}
+
+struct sp_error *sp_object_symbols(struct sp_object *object, struct sp_symbols *ret)
+{
+	*ret = (struct sp_symbols){ 0 };
+	struct sp_error *error = object->format->symbols(object, ret);
+	if (error)
+		sp_symbols_deinit(ret);
+	return error;
+}
+
+void sp_symbols_deinit(struct sp_symbols *symbols)
+{
+	free(symbols->items);
+	sp_arena_deinit(&symbols->names);
+	*symbols = (struct sp_symbols){ 0 };
+}
+
+struct sp_error *sp_object_functions(struct sp_object *object, struct sp_function_range **ret, size_t *ret_count)
+{
+	return object->format->functions(object, ret, ret_count);
+}
+
+bool sp_object_text_hash(const uint8_t *text, size_t size, uint8_t ret[16])
+{
+	memset(ret, 0, 16);
+	for (size_t i = 0; i < size && i < 4096; i++)
+		ret[i % 16] ^= text[i];
+	for (unsigned i = 0; i < 16; i++) {
+		if (ret[i])
+			return true;
+	}
+	return false;
+}
