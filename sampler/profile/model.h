@@ -228,6 +228,9 @@ struct sp_error *sp_recording_writer_create(const char *path, struct sp_recordin
 struct sp_error *sp_recording_write(struct sp_recording_writer *writer, const struct sp_record *record);
 /* Closes the current segment now, so that a reader sees all that was written. */
 struct sp_error *sp_recording_flush(struct sp_recording_writer *writer);
+/* As sp_recording_flush() when the segment is a second old, else nothing: for a caller that has had nothing to write.
+ */
+struct sp_error *sp_recording_flush_old(struct sp_recording_writer *writer);
 /* Flushes, marks the recording as finished, closes the file. The writer is gone in any case. */
 struct sp_error *sp_recording_writer_finish(struct sp_recording_writer *writer);
 
@@ -235,9 +238,11 @@ struct sp_recording_reader;
 /* A reader may follow a file that is still being written. */
 struct sp_error *sp_recording_reader_create(const char *path, struct sp_recording_reader **ret);
 /* The next record. *ret_more is false when there is none (yet): at the end of what is written. Pointers in *ret are
- * valid until the next call. */
+ * valid until the next call. Enums have values that are declared here and handles are dense and were given before they
+ * are used, whatever the file holds. */
 struct sp_error *sp_recording_read(struct sp_recording_reader *reader, struct sp_record *ret, bool *ret_more);
-/* Whether the writer finished, and how many bytes of a torn or corrupt tail were dropped. */
+/* Whether the writer finished, and how many bytes were dropped so far: corrupt segments, what can't be decoded, and the
+ * torn tail (of a recording that is still being written: what is not whole yet). */
 bool sp_recording_finished(const struct sp_recording_reader *reader, uint64_t *ret_dropped_bytes);
 /* The reader's stack tree: node -> parent node (SP_HANDLE_NONE at a root) and frame. The same (parent, frame) is the
  * same node throughout the recording; a parent's number is below its children's. cfa is not kept. */
