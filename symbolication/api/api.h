@@ -15,14 +15,24 @@ struct sp_api_options {
 	bool (*resolve)(void *context, const char *debug_name, const char *debug_id, struct spsym_identity *ret);
 	void *context;
 	bool local_sources; /* source/v1 may read files of this machine that debug information of local files names */
+	/* "from=to": a source file whose path begins with the folder `from` is read from `to` instead; the first that
+	 * fits counts. NULL-terminated, borrowed; may be NULL. */
+	const char *const *map_paths;
 };
 struct sp_error *sp_api_create(const struct sp_api_options *options, struct sp_api **ret);
 void sp_api_destroy(struct sp_api *api);
 
 enum sp_api_status { SP_API_OK = 200, SP_API_BAD_REQUEST = 400, SP_API_NOT_FOUND = 404, SP_API_TOO_LARGE = 413 };
 
-/* Handles POST `path` ("/symbolicate/v5", "/source/v1", "/asm/v1"), writes the JSON reply to `reply`. The status is for
- * HTTP: soft failures are SP_API_OK with {"error": reason}. Returns an error only without memory. Thread-safe. */
+#define SP_API_MAX_FRAMES (4u << 20)   /* addresses of one request */
+#define SP_API_MAX_REPLY (1024u << 20) /* bytes of one reply, where `reply` has no limit of its own */
+#define SP_API_MAX_CODE (1u << 20)     /* bytes that one asm/v1 request disassembles */
+#define SP_API_MAX_SOURCE (32u << 20)  /* bytes of a source file */
+
+/* Handles POST `path` ("/symbolicate/v5", "/source/v1", "/asm/v1"), writes the JSON reply to the empty `reply`. The
+ * status is for HTTP: soft failures are SP_API_OK with {"error": reason}, so are all others with their status. Returns
+ * an error only without memory. Thread-safe. The formats: the Firefox Profiler's symbolication API, as the Mozilla
+ * symbol server and samply speak it. */
 struct sp_error *sp_api_handle(struct sp_api *api, const char *path, const char *body, size_t body_size,
                                struct sp_buffer *reply, enum sp_api_status *ret_status);
 

@@ -1,0 +1,87 @@
+/* source/v1: the text of a source file.
+ *
+ * A client proves with an address that the file belongs to a module: only a file that this address symbolicates to
+ * (inlined functions included) is read, so the API cannot be used to read any other. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* `path` with the first --map-path that fits applied; the caller frees it. */
+static char *map_path(const struct sp_api *api, const char *path)
+{
+	for (const char *const *map = api->options.map_paths; map && *map; map++) {
+		const char *to = strchr(*map, '=');
+		size_t from = to ? (size_t)(to - *map) : 0;
+		if (!from || strncmp(path, *map, from) != 0)
+			continue;
+		/* Whole folders only: /src must not take /srcs/x. */
+		if (path[from] && path[from] != '/' && path[from] != '\\' && (*map)[from - 1] != '/')
+			continue;
+		char *mapped = NULL;
+		return asprintf(&mapped, "%s%s", to + 1, path + from) < 0 ? NULL : mapped;
+	}
+	return strdup(path);
+}
+
+/* The path in the debug information that clients see as `file`, among the frames at the address. The caller frees it.
+ */
+static struct sp_error *proven_path(const struct sp_api *api, spsym_module *module,
+                                    const struct api_code_request *request, char **ret)
+{
+	struct spsym_result result = { 0 };
+	struct sp_arena arena = { 0 };
+	char *path = NULL;
+	struct sp_error *error = spsym_lookup(module, &request->offset, 1, &result);
+	if (error)
+		return error;
+	const struct spsym_location *location = result.count ? &result.locations[0] : NULL;
+	for (size_t i = 0; location && i < location->frame_count && !path; i++) {
+		const char *file = location->frames[i].file;
+		if (file && !strcmp(api_shown_path(&arena, file), request->file))
+			path = map_path(api, file);
+	}
+	if (!path)
+		error = sp_error_create(SP_ERROR_PERMISSION, "%s is not a source file of the code at %s+0x%llx%s%s",
+		                        request->file, request->debug_name, (unsigned long long)request->offset,
+		                        result.debug_error ? ": " : "", result.debug_error ? result.debug_error : "");
+	sp_arena_deinit(&arena);
+	spsym_result_deinit(&result);
+	*ret = path;
+	return error;
+}
+
+struct sp_error *api_source(const struct sp_api *api, const struct api_code_request *request, struct sp_json *json)
+{
+	spsym_module *module;
+	char *path, *text;
+	size_t size;
+	if (!request->file || !request->debug_name || !request->debug_id)
+		return sp_error_create(SP_ERROR_USAGE, "debugName, debugId, moduleOffset and file are needed");
+	if (!api->options.local_sources)
+		return sp_error_create(SP_ERROR_PERMISSION, "this server does not serve source files");
+	struct sp_error *error = api_find_module(api, request->debug_name, request->debug_id, request->name,
+	                                         request->code_id, &module);
+	if (error)
+		return error;
+	error = proven_path(api, module, request, &path);
+	spsym_module_release(module);
+	if (error)
+		return error;
+	error = api_read_source_file(path, &text, &size);
+	free(path);
+	if (error)
+		return error;
+	sp_json_object_begin(json);
+	sp_json_key(json, "symbolsLastModified");
+	sp_json_null(json);
+	sp_json_key(json, "sourceLastModified");
+	sp_json_null(json);
+	sp_json_member_string(json, "file", request->file);
+	sp_json_key(json, "source");
+	sp_json_string_n(json, text, size);
+	sp_json_object_end(json);
+	free(text);
+	return NULL;
+}
