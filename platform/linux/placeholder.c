@@ -1,0 +1,2 @@
+/* placeholder */
+typedef int sp_placeholder_api;
