@@ -1,0 +1,284 @@
+/* The DWARF engine's calls: open, look up, close. See internal.h for the plan of the whole. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void dw_note(struct sp_dwarf *dwarf, const char *format, ...)
+{
+	if (atomic_load_explicit(&dwarf->note, memory_order_relaxed))
+		return;
+	va_list args;
+	va_start(args, format);
+	char *text = malloc(512), *none = NULL;
+	if (text)
+		vsnprintf(text, 512, format, args);
+	va_end(args);
+	if (text && !atomic_compare_exchange_strong(&dwarf->note, &none, text))
+		free(text);
+}
+
+bool dw_spend(struct sp_dwarf *dwarf, enum dw_work work, uint64_t amount)
+{
+	int64_t bounded = amount < INT64_MAX / 2 ? (int64_t)amount : INT64_MAX / 2;
+	if (atomic_fetch_sub_explicit(&dwarf->work[work], bounded, memory_order_relaxed) >= bounded)
+		return true;
+	atomic_fetch_add_explicit(&dwarf->work[work], bounded, memory_order_relaxed);
+	dw_note(dwarf, "the debug information refers to its own parts too often; some of it was not read");
+	return false;
+}
+
+const char *dw_keep_string(struct sp_dwarf *dwarf, const char *string, size_t length)
+{
+	uint64_t hash = sp_hash_bytes(string, length);
+	pthread_mutex_lock(&dwarf->string_lock);
+	uint64_t *known = sp_map_get(&dwarf->string_map, hash);
+	const char *kept = known ? (const char *)(uintptr_t)*known : NULL;
+	if (!kept || strlen(kept) != length || memcmp(kept, string, length) != 0) {
+		size_t before = dwarf->strings.total;
+		kept = sp_arena_strndup(&dwarf->strings, string, length);
+		if (kept && !known && !sp_map_put(&dwarf->string_map, hash, (uintptr_t)kept))
+			kept = NULL;
+		dw_count_memory(dwarf, dwarf->strings.total - before);
+	}
+	pthread_mutex_unlock(&dwarf->string_lock);
+	return kept;
+}
+
+/* ---- Open and close ---- */
+
+struct sp_error *sp_dwarf_create(const struct sp_dwarf_files *files, struct sp_dwarf **ret)
+{
+	struct sp_dwarf *dwarf = calloc(1, sizeof(*dwarf));
+	if (!dwarf)
+		return sp_error_no_memory();
+	pthread_mutex_init(&dwarf->map_lock, NULL);
+	pthread_mutex_init(&dwarf->string_lock, NULL);
+	pthread_mutex_init(&dwarf->dwo_lock, NULL);
+	dwarf->open_dwo = files->open_dwo;
+	dwarf->context = files->context;
+	struct sp_error *error = dw_file_create(dwarf, files->main, false, &dwarf->main);
+	if (!error && files->supplementary)
+		error = dw_file_create(dwarf, files->supplementary, false, &dwarf->supplementary);
+	if (!error && files->package)
+		error = dw_file_create(dwarf, files->package, true, &dwarf->package);
+	if (error) {
+		sp_dwarf_destroy(dwarf);
+		return error;
+	}
+	dwarf->main->supplementary = dwarf->supplementary;
+	*ret = dwarf;
+	return NULL;
+}
+
+void sp_dwarf_destroy(struct sp_dwarf *dwarf)
+{
+	if (!dwarf)
+		return;
+	dw_map_destroy(atomic_load(&dwarf->by_aranges));
+	dw_map_destroy(atomic_load(&dwarf->by_units));
+	dw_file_destroy(dwarf->main);
+	dw_file_destroy(dwarf->supplementary);
+	dw_file_destroy(dwarf->package);
+	for (size_t i = 0; i < dwarf->dwo_files.capacity; i++)
+		if (dwarf->dwo_files.used[i])
+			dw_file_destroy((struct dw_file *)(uintptr_t)dwarf->dwo_files.slots[i].value);
+	sp_map_deinit(&dwarf->dwo_files);
+	sp_arena_deinit(&dwarf->strings);
+	sp_map_deinit(&dwarf->string_map);
+	free(atomic_load(&dwarf->note));
+	pthread_mutex_destroy(&dwarf->map_lock);
+	pthread_mutex_destroy(&dwarf->string_lock);
+	pthread_mutex_destroy(&dwarf->dwo_lock);
+	free(dwarf);
+}
+
+size_t sp_dwarf_memory(const struct sp_dwarf *dwarf)
+{
+	return atomic_load_explicit(&dwarf->memory, memory_order_relaxed);
+}
+
+/* ---- Look-ups ---- */
+
+/* What one unit knows of an address. */
+struct match {
+	struct dw_unit *unit, *dies; /* NULL unit = no match */
+	const struct dw_functions *functions;
+	const struct dw_interval *function; /* NULL = none */
+	const struct dw_lines *lines;
+	struct dw_place place;
+	bool has_place;
+};
+
+/* Scratch of one call. */
+struct search {
+	struct sp_dwarf *dwarf;
+	struct dw_ids ids;
+	SP_VECTOR(struct sp_dwarf_frame) frames;
+};
+
+/* The maps are made at first use. */
+static struct sp_error *get_map(struct sp_dwarf *dwarf, bool by_units, const struct dw_map **ret)
+{
+	_Atomic(struct dw_map *) *place = by_units ? &dwarf->by_units : &dwarf->by_aranges;
+	struct dw_map *map = atomic_load_explicit(place, memory_order_acquire);
+	struct sp_error *error = NULL;
+	if (!map) {
+		pthread_mutex_lock(&dwarf->map_lock);
+		map = atomic_load_explicit(place, memory_order_relaxed);
+		if (!map) {
+			error = by_units ? dw_map_by_units(dwarf, atomic_load(&dwarf->by_aranges), &map)
+			                 : dw_map_by_aranges(dwarf, &map);
+			if (!error)
+				atomic_store_explicit(place, map, memory_order_release);
+		}
+		pthread_mutex_unlock(&dwarf->map_lock);
+	}
+	*ret = map;
+	return error;
+}
+
+/* Opens a unit of a map; *ret is NULL when it is corrupt. */
+static struct sp_error *open_unit(struct sp_dwarf *dwarf, struct dw_map_unit *slot, struct dw_unit **ret)
+{
+	*ret = atomic_load_explicit(&slot->unit, memory_order_acquire);
+	if (*ret)
+		return NULL;
+	struct sp_error *error = dw_unit_get(dwarf->main, false, slot->offset, ret);
+	if (!error) {
+		atomic_store_explicit(&slot->unit, *ret, memory_order_release);
+		return NULL;
+	}
+	*ret = NULL;
+	if (error->code == SP_ERROR_NO_MEMORY)
+		return error;
+	dw_note(dwarf, "%s", error->message);
+	sp_error_destroy(error);
+	return NULL;
+}
+
+static struct sp_error *match_unit(struct dw_unit *unit, uint64_t address, struct match *ret)
+{
+	*ret = (struct match){ .unit = unit, .dies = dw_unit_with_dies(unit) };
+	struct sp_error *error = dw_functions_get(ret->dies, &ret->functions);
+	if (!error)
+		error = dw_lines_get(unit, &ret->lines);
+	if (error)
+		return error;
+	ret->function = dw_piece_at(ret->functions->pieces, ret->functions->piece_count, address);
+	ret->has_place = ret->lines && dw_lines_find(ret->lines, address, &ret->place);
+	return NULL;
+}
+
+static int match_rank(const struct match *match)
+{
+	return match->unit ? (match->function ? 2 : 0) + match->has_place : 0;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+/* Several units can claim an address: the linker points the copies of a function that it dropped at the one that it
+ * kept. That one is in the first unit, and only a unit with a function and a line is a good answer. */
+static struct sp_error *match_map(struct search *search, bool by_units, uint64_t address, struct match *best)
+{
+	const struct dw_map *map;
+	struct sp_error *error = get_map(search->dwarf, by_units, &map);
+	if (error)
+		return error;
+	search->ids.count = 0;
+	if (!dw_tree_find(&map->tree, address, &search->ids))
+		return sp_error_no_memory();
+	if (search->ids.count > 1)
+		qsort(search->ids.items, search->ids.count, sizeof(*search->ids.items), compare_ids);
+	for (size_t i = 0; i < search->ids.count && match_rank(best) < 3; i++) {
+		struct dw_unit *unit;
+		struct match match;
+		if (i && search->ids.items[i] == search->ids.items[i - 1])
+			continue;
+		error = open_unit(search->dwarf, &map->units[search->ids.items[i]], &unit);
+		if (!error && unit)
+			error = match_unit(unit, address, &match);
+		if (error)
+			return error;
+		if (unit && match_rank(&match) > match_rank(best))
+			*best = match;
+	}
+	return NULL;
+}
+
+static bool push_frame(struct search *search, const struct match *match, const struct dw_name *name,
+                       const struct dw_place *place)
+{
+	struct sp_dwarf_frame frame = { .linkage_name = name->linkage, .name = name->name };
+	if (place && match->lines) {
+		frame.file = dw_unit_path(match->unit, match->lines, place->file);
+		frame.line = place->line;
+		frame.column = place->column;
+	}
+	return sp_vector_push(&search->frames, frame);
+}
+
+/* Writes the frames of a match, the innermost first. */
+static struct sp_error *make_frames(struct search *search, const struct match *match, uint64_t address)
+{
+	struct dw_name name = { 0 };
+	struct dw_place place = match->place;
+	bool has_place = match->has_place;
+	if (!match->function)
+		return push_frame(search, match, &name, has_place ? &place : NULL) ? NULL : sp_error_no_memory();
+	const struct dw_inlines *inlines;
+	struct sp_error *error = dw_inlines_get(match->dies, match->functions, match->function->id, &inlines);
+	if (error)
+		return error;
+	uint32_t node = dw_inlines_find(inlines, address);
+	node = node == DW_NO_NODE ? 0 : node;
+	for (; node < inlines->inline_count; node = inlines->inlines[node].parent) {
+		const struct dw_inline *call = &inlines->inlines[node];
+		struct dw_die die = { match->dies, call->origin };
+		if (call->origin & DW_FOREIGN)
+			die = inlines->foreign[call->origin & ~DW_FOREIGN];
+		error = dw_name_get(die, &name);
+		if (error)
+			return error;
+		if (!push_frame(search, match, &name, has_place ? &place : NULL))
+			return sp_error_no_memory();
+		place = (struct dw_place){ call->file, call->line, call->column };
+		has_place = true;
+	}
+	return NULL;
+}
+
+static struct sp_error *look_up(struct search *search, uint64_t address)
+{
+	struct match best = { 0 };
+	search->frames.count = 0;
+	struct sp_error *error = match_map(search, false, address, &best);
+	if (!error && match_rank(&best) < 3)
+		error = match_map(search, true, address, &best);
+	if (!error && match_rank(&best))
+		error = make_frames(search, &best, address);
+	return error;
+}
+
+struct sp_error *sp_dwarf_lookup(struct sp_dwarf *dwarf, const uint64_t *addresses, size_t count,
+                                 void (*emit)(void *context, size_t index, const struct sp_dwarf_answer *answer),
+                                 void *context, const char **ret_note)
+{
+	struct search search = { .dwarf = dwarf };
+	struct sp_error *error = NULL;
+	for (size_t i = 0; i < count && !error; i++) {
+		error = look_up(&search, addresses[i]);
+		struct sp_dwarf_answer answer = { search.frames.items, search.frames.count };
+		if (!error)
+			emit(context, i, &answer);
+	}
+	sp_vector_deinit(&search.ids);
+	sp_vector_deinit(&search.frames);
+	if (ret_note)
+		*ret_note = atomic_load_explicit(&dwarf->note, memory_order_acquire);
+	return error;
+}
