@@ -1,4 +1,4 @@
-/* Facts about this machine, for the profile's meta data. What can't be read is left out. */
+/* Facts about this machine; see machine.h. */
 #include "platform/linux/machine.h"
 
 #include "common/file.h"
@@ -10,11 +10,11 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define FILE_LIMIT (1 << 20)
+#define FILE_LIMIT (4u << 20)
 
-/* The value of the first line "<key><separators><value>" of a file, without quotes; NULL when absent. The caller frees
- * it. */
-static char *read_value(const char *path, const char *key)
+/* The value on the first line "NAME<spaces>SEPARATOR value" of a file, without quotes; NULL = none. The caller frees.
+ */
+static char *file_value(const char *path, const char *name, char separator)
 {
 	char *text;
 	size_t size;
@@ -23,45 +23,60 @@ static char *read_value(const char *path, const char *key)
 		sp_error_destroy(error);
 		return NULL;
 	}
-	char *value = NULL;
-	for (char *line = text; line && !value; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (strncmp(line, key, strlen(key)) != 0)
+	char *value = NULL, *rest = text;
+	for (char *line; !value && (line = strsep(&rest, "\n"));) {
+		if (strncmp(line, name, strlen(name)))
 			continue;
-		char *start = line + strlen(key) + strspn(line + strlen(key), " \t:=\"");
-		value = strndup(start, strcspn(start, "\"\n"));
+		char *at = line + strlen(name);
+		at += strspn(at, " \t");
+		if (*at != separator)
+			continue;
+		at += 1 + strspn(at + 1, " \t\"");
+		at[strcspn(at, "\"")] = 0;
+		value = strdup(at);
 	}
 	free(text);
 	return value;
 }
 
-static void emit_owned(void (*emit)(void *context, const char *key, const char *value), void *context, const char *key,
-                       char *value)
+static void emit_file_value(void (*emit)(void *, const char *, const char *), void *context, const char *key,
+                            const char *path, const char *name, char separator)
 {
-	if (value && *value)
+	char *value = file_value(path, name, separator);
+	if (value)
 		emit(context, key, value);
 	free(value);
 }
 
-void sp_linux_describe(void (*emit)(void *context, const char *key, const char *value), void *context)
+void sp_machine_describe(void (*emit)(void *context, const char *key, const char *value), void *context)
 {
+	char number[32];
 	struct utsname name;
-	char text[512];
 	emit(context, SP_META_PLATFORM, "Linux");
 	if (!uname(&name)) {
-		char *distribution = read_value("/etc/os-release", "PRETTY_NAME");
-		snprintf(text, sizeof(text), "%s%sLinux %s", distribution ? distribution : "", distribution ? ", " : "",
-		         name.release);
+		char *distribution = file_value("/etc/os-release", "PRETTY_NAME", '=');
+		char os[512];
+		snprintf(os, sizeof(os), "%s%s%s %s", distribution ? distribution : "", distribution ? ", " : "",
+		         name.sysname, name.release);
 		free(distribution);
-		emit(context, SP_META_OS, text);
+		emit(context, SP_META_OS, os);
 		emit(context, SP_META_ARCH, name.machine);
 		emit(context, SP_META_HOST, name.nodename);
 	}
-	emit_owned(emit, context, SP_META_CPU, read_value("/proc/cpuinfo", "model name"));
-	snprintf(text, sizeof(text), "%ld", sysconf(_SC_NPROCESSORS_ONLN));
-	emit(context, SP_META_CPUS, text);
-	snprintf(text, sizeof(text), "%llu",
-	         (unsigned long long)sysconf(_SC_PHYS_PAGES) * (unsigned long long)sysconf(_SC_PAGESIZE));
-	emit(context, SP_META_MEMORY, text);
-	emit_owned(emit, context, SP_META_BOOT_ID, read_value("/proc/sys/kernel/random/boot_id", ""));
+	emit_file_value(emit, context, SP_META_CPU, "/proc/cpuinfo", "model name", ':');
+	snprintf(number, sizeof(number), "%ld", sysconf(_SC_NPROCESSORS_ONLN));
+	emit(context, SP_META_CPUS, number);
+	long long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+	snprintf(number, sizeof(number), "%lld", pages * page);
+	emit(context, SP_META_MEMORY, number);
+	char *boot_id;
+	size_t size;
+	struct sp_error *error = sp_file_read("/proc/sys/kernel/random/boot_id", 64, &boot_id, &size);
+	if (error) {
+		sp_error_destroy(error);
+		return;
+	}
+	boot_id[strcspn(boot_id, "\n")] = 0;
+	emit(context, SP_META_BOOT_ID, boot_id);
+	free(boot_id);
 }

@@ -1,8 +1,8 @@
-/* Facts about this machine, for the profile's meta data. */
+/* Facts about this machine for the meta data of a recording. */
 #ifndef SP_PLATFORM_LINUX_MACHINE_H
 #define SP_PLATFORM_LINUX_MACHINE_H
 
-/* Calls `emit` with SP_META_* keys (sampler/profile/model.h); strings are valid during the call. */
-void sp_linux_describe(void (*emit)(void *context, const char *key, const char *value), void *context);
+/* See sp_backend_ops.describe. */
+void sp_machine_describe(void (*emit)(void *context, const char *key, const char *value), void *context);
 
 #endif

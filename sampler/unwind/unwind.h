@@ -67,15 +67,19 @@ struct sp_unwind_input {
 	enum sp_arch arch;
 	struct sp_unwind_section eh_frame_hdr, eh_frame, debug_frame;
 	struct sp_unwind_section pdata, xdata; /* PE */
-	struct sp_unwind_section text; /* bytes of the code, for prologue, epilogue and PLT checks; may be absent */
-	struct sp_unwind_section got;  /* base for datarel pointers; only .address is used */
-	uint64_t image_base;           /* svma that relative addresses count from */
-	uint64_t entry;                /* svma of the entry point; 0 = none */
+	struct sp_unwind_section text;         /* the executable segment, to check for calls; may be absent */
+	struct sp_unwind_section got;          /* base for datarel pointers; only .address is used */
+	uint64_t image_base;                   /* svma that relative addresses count from */
+	uint64_t entry;                        /* svma of the entry point; 0 = none */
 	bool big_endian;
 };
 struct sp_unwind_module;
 struct sp_error *sp_unwind_module_create(const struct sp_unwind_input *input, struct sp_unwind_module **ret);
 void sp_unwind_module_destroy(struct sp_unwind_module *module);
+/* The same from an object file, which must outlive the module. Fails with SP_ERROR_UNSUPPORTED for architectures that
+ * are not unwound. */
+struct sp_object;
+struct sp_error *sp_unwind_module_from_object(struct sp_object *object, struct sp_unwind_module **ret);
 
 /* One mapping of executable memory. Code without a module is stepped over by frame pointers. */
 struct sp_code_range {

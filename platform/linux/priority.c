@@ -1,0 +1,36 @@
+/* The reader's priority; see priority.h. */
+#include "platform/linux/priority.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/resource.h>
+
+void sp_priority_raise(struct sp_priority *saved)
+{
+	if (saved->raised)
+		return;
+	saved->policy = sched_getscheduler(0);
+	errno = 0;
+	saved->niceness = getpriority(PRIO_PROCESS, 0);
+	if (saved->policy != SCHED_OTHER || (saved->niceness == -1 && errno))
+		return; /* someone chose for us */
+	struct sched_param fifo = { .sched_priority = 1 }, other = { 0 };
+	if (!sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &fifo)) {
+		saved->raised = true;
+		return;
+	}
+	if (setpriority(PRIO_PROCESS, 0, -20))
+		return;
+	saved->raised = true;
+	sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &other);
+}
+
+void sp_priority_restore(struct sp_priority *saved)
+{
+	if (!saved->raised)
+		return;
+	struct sched_param other = { 0 };
+	sched_setscheduler(0, SCHED_OTHER, &other);
+	setpriority(PRIO_PROCESS, 0, saved->niceness);
+	saved->raised = false;
+}

@@ -1,0 +1,102 @@
+/* Refusals and cures; see refusal.h.
+ *
+ * perf_event_open() is refused for three kinds of reasons: kernel.perf_event_paranoid (levels above 2 exist in the
+ * kernels of Debian and Ubuntu and forbid everything), a seccomp filter (containers; the errno may be any), or the
+ * target is another user's. */
+#include "platform/linux/refusal.h"
+
+#include "common/file.h"
+#include "platform/linux/proc.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *sp_refusal_cure(void)
+{
+	if (geteuid() == 0)
+		return "give sp CAP_PERFMON (in a container: --cap-add PERFMON)";
+	return "sudo sp setup";
+}
+
+static bool read_paranoid(long *ret)
+{
+	char *text;
+	size_t size;
+	struct sp_error *error = sp_file_read("/proc/sys/kernel/perf_event_paranoid", 64, &text, &size);
+	if (error) {
+		sp_error_destroy(error);
+		return false;
+	}
+	*ret = strtol(text, NULL, 10);
+	free(text);
+	return true;
+}
+
+/* Whether a filter of system calls is in force. */
+static bool is_filtered(void)
+{
+	char mode[16];
+	return sp_proc_status_field(0, "Seccomp", mode, sizeof(mode)) && mode[0] == '2';
+}
+
+static struct sp_error *explain_refusal(int errnum)
+{
+	long level = 0;
+	bool known = read_paranoid(&level);
+	const char *reason = strerror(errnum);
+	if (is_filtered())
+		return sp_error_create(SP_ERROR_PERMISSION,
+		                       "this process may not sample: perf_event_open is refused (%s) under a seccomp "
+		                       "filter, as containers have; allow it with --security-opt seccomp=unconfined "
+		                       "(or a profile with perf_event_open) and --cap-add PERFMON",
+		                       reason);
+	if (errnum == ENOSYS || !known)
+		return sp_error_create(SP_ERROR_UNSUPPORTED,
+		                       "this kernel cannot sample: perf_event_open is missing (%s); it needs "
+		                       "CONFIG_PERF_EVENTS",
+		                       reason);
+	return sp_error_create(SP_ERROR_PERMISSION,
+	                       "this user may not sample: perf_event_open is refused (%s) since "
+	                       "kernel.perf_event_paranoid is %ld and sp has no CAP_PERFMON; run `sudo sp setup` once "
+	                       "(or: sudo sysctl kernel.perf_event_paranoid=2)",
+	                       reason, level);
+}
+
+static struct sp_error *explain_attach(struct sp_error *error, uint32_t pid)
+{
+	char path[32];
+	struct stat st;
+	snprintf(path, sizeof(path), "/proc/%u", pid);
+	if (error->errnum == ESRCH || stat(path, &st)) {
+		sp_error_destroy(error);
+		return sp_error_create(SP_ERROR_NOT_FOUND, "there is no process %u", pid);
+	}
+	if (error->errnum == EMFILE)
+		return sp_error_prefix(error, "raise the limit of open files (ulimit -n)");
+	if (error->code != SP_ERROR_PERMISSION)
+		return error;
+	int errnum = error->errnum;
+	sp_error_destroy(error);
+	if (st.st_uid != geteuid())
+		return sp_error_create(SP_ERROR_PERMISSION,
+		                       "process %u belongs to another user: run `sudo sp record -p %u`", pid, pid);
+	return sp_error_create(SP_ERROR_PERMISSION, "process %u may not be sampled (%s): run `sudo sp record -p %u`",
+	                       pid, strerror(errnum), pid);
+}
+
+struct sp_error *sp_refusal_explain(struct sp_error *error, uint32_t attach_pid)
+{
+	/* The marker that sp_ring_memory_map() puts on an event of sp's own being refused. */
+	bool refused = !strncmp(error->message, "perf_event_open:", 16);
+	if (refused && (error->errnum == EACCES || error->errnum == EPERM || error->errnum == ENOSYS)) {
+		int errnum = error->errnum;
+		sp_error_destroy(error);
+		return explain_refusal(errnum);
+	}
+	return attach_pid ? explain_attach(error, attach_pid) : error;
+}
