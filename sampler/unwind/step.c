@@ -263,6 +263,9 @@ int walk_step_row(struct walk *walk, struct step *ret)
 		return ra_rule.how == CFI_OFFSET ? (int)walk_unreadable(walk, cfa + (uint64_t)ra_rule.offset)
 		                                 : SP_UNWIND_BAD_CFA;
 	ret->pc = walk_strip(walk, ret->pc);
+	bool popped = walk->exact && walk->fp_known && fp_rule.how == CFI_EXPRESSION && walk->fp >= cfa;
+	if (popped) /* a frame's own frame pointer lies below its CFA */
+		fp_rule.how = CFI_SAME;
 	ret->fp_known = apply_rule(walk, arch->fp, &fp_rule, cfa, &ret->fp);
 	return WALK_ON;
 }

@@ -160,6 +160,11 @@ static inline void rule_frame_pointer(struct walk *walk, struct rule rule, uint6
 		at += cfa;
 		break;
 	case RULE_FP_AT_FP:
+		if (walk->exact && walk->fp >= cfa) { /* a frame's own frame pointer lies below: popped already */
+			step->fp = walk->fp;
+			step->fp_known = walk->fp_known;
+			return;
+		}
 		at += walk->fp;
 		break;
 	default:
@@ -246,8 +251,8 @@ static bool slice_holds(const struct sp_stack_slice *slice, uint64_t address)
  * another stack by a signal frame or the like. */
 static int take_step(struct walk *walk, const struct step *step)
 {
-	bool same_sp_allowed = walk->exact && walk->arch->lr != walk->arch->pc;
-	if (__builtin_expect(step->sp < walk->sp || (step->sp == walk->sp && !same_sp_allowed), 0)) {
+	/* A leaf on AArch64 has no frame, and longjmp() has already taken its target's stack pointer. */
+	if (__builtin_expect(step->sp < walk->sp || (step->sp == walk->sp && !walk->exact), 0)) {
 		if (!step->jumped || slice_holds(walk->slice, step->sp))
 			return SP_UNWIND_BAD_CFA;
 	}
