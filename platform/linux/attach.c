@@ -154,7 +154,7 @@ static struct sp_error *try_thread(void *context, uint32_t tid)
 	return NULL;
 }
 
-struct sp_error *sp_attach(struct sp_perf_session *session, struct sp_found *found, uint32_t pid)
+struct sp_error *sp_attach(struct sp_perf_session *session, struct sp_found *found, uint64_t time, uint32_t pid)
 {
 	char folder[64];
 	snprintf(folder, sizeof(folder), "/proc/%u/task", pid);
@@ -166,7 +166,7 @@ struct sp_error *sp_attach(struct sp_perf_session *session, struct sp_found *fou
 	}
 	if (!choice.made)
 		return sp_error_create(SP_ERROR_NOT_FOUND, "there is no process %u", pid);
-	struct listing listing = { .session = session, .found = found, .time = sp_clock_now() };
+	struct listing listing = { .session = session, .found = found, .time = time };
 	sp_perf_session_enable(session, 0, SP_RING_SIDE_BAND, true);
 	error = list_all(&listing, pid);
 	session->filter.listed_until = sp_clock_now();

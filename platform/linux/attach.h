@@ -5,8 +5,8 @@
 #include "platform/linux/found.h"
 #include "platform/linux/perf_session.h"
 
-/* Chooses the mode, opens the events, switches the side band on, and lists processes, threads and mappings. Samples are
- * still off. */
-struct sp_error *sp_attach(struct sp_perf_session *session, struct sp_found *found, uint32_t pid);
+/* Chooses the mode, opens the events, switches the side band on, and lists processes, threads and mappings, all as of
+ * `time`. Samples are still off. */
+struct sp_error *sp_attach(struct sp_perf_session *session, struct sp_found *found, uint64_t time, uint32_t pid);
 
 #endif

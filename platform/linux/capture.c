@@ -51,13 +51,13 @@ static struct sp_error *open_session(struct sp_backend *backend)
 	return sp_perf_session_init(&backend->session, &wish);
 }
 
-static struct sp_error *open_target(struct sp_backend *backend)
+static struct sp_error *open_target(struct sp_backend *backend, uint64_t begin)
 {
 	struct sp_perf_session *session = &backend->session;
 	uint32_t pid = backend->options.pid;
 	if (pid) {
 		backend->target_pidfd = sp_pidfd_open((int)pid);
-		return sp_attach(session, &backend->found, pid);
+		return sp_attach(session, &backend->found, begin, pid);
 	}
 	session->filter.command_pid = (uint32_t)backend->launch.pid;
 	session->filter.recorder_pid = (uint32_t)getpid();
@@ -128,11 +128,12 @@ static struct sp_error *open_capture(struct sp_backend *backend)
 	backend->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (backend->interrupt_fd < 0)
 		return sp_error_from_errno(errno, "eventfd");
-	error = sp_found_add_kernel(&backend->found, sp_clock_now());
+	uint64_t begin = sp_clock_now();
+	error = open_session(backend);
 	if (!error)
-		error = open_session(backend);
-	if (!error)
-		error = open_target(backend);
+		error = open_target(backend, begin);
+	if (!error && backend->session.mode != SP_PERF_MODE_THREAD_USER)
+		error = sp_found_add_kernel(&backend->found, begin);
 	if (!error)
 		error = make_polls(backend);
 	if (!error)

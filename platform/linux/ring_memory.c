@@ -25,10 +25,10 @@
 /* sp is woken when this much is new: often enough to find it in the CPU's cache, seldom enough to cost nothing. */
 #define WATERMARK_MOST (1 * MIB)
 
-/* The next smaller pair: the side band shrinks down to 1/8 of the samples first, then both in turn. */
+/* The next smaller pair: the side band shrinks down to 1/16 of the samples first, then both in turn. */
 static bool make_smaller(uint64_t size[SP_RINGS])
 {
-	if (size[SP_RING_SIDE_BAND] > SIDE_BAND_LEAST && size[SP_RING_SIDE_BAND] * 8 > size[SP_RING_SAMPLES]) {
+	if (size[SP_RING_SIDE_BAND] > SIDE_BAND_LEAST && size[SP_RING_SIDE_BAND] * 16 > size[SP_RING_SAMPLES]) {
 		size[SP_RING_SIDE_BAND] /= 2;
 		return true;
 	}
