@@ -27,8 +27,8 @@ struct sp_error *sp_decompress(enum sp_compression kind, const void *in, size_t 
 struct sp_gzip;
 /* `level` 1 to 9; `threads` workers compress blocks side by side (0 = compress in the caller's thread). */
 struct sp_error *sp_gzip_create(int level, unsigned threads, sp_write_fn write, void *context, struct sp_gzip **ret);
-/* An sp_write_fn. */
-struct sp_error *sp_gzip_write(void *gzip, const void *bytes, size_t size);
+/* An sp_write_fn; `context` is the struct sp_gzip. */
+struct sp_error *sp_gzip_write(void *context, const void *bytes, size_t size);
 /* Writes the trailer. */
 struct sp_error *sp_gzip_finish(struct sp_gzip *gzip);
 void sp_gzip_destroy(struct sp_gzip *gzip);

@@ -1,4 +1,5 @@
 /* Error objects; see error.h. */
+#define SP_ERROR_DEFINITIONS
 #include "common/error.h"
 
 #include <errno.h>

@@ -55,6 +55,20 @@ struct sp_error *sp_error_no_memory(void) SP_NONNULL;
 /* Frees an error; NULL and the static error are fine. */
 void sp_error_destroy(struct sp_error *error);
 
+#if defined(__clang_analyzer__) && !defined(SP_ERROR_DEFINITIONS)
+/* The static analyser does not see SP_NONNULL from afar; told so, it knows that results are set where no error is. */
+#define SP_ERROR_IS(call)                        \
+	({                                       \
+		struct sp_error *error_ = call;  \
+		if (!error_)                     \
+			__builtin_unreachable(); \
+		error_;                          \
+	})
+#define sp_error_create(...) SP_ERROR_IS(sp_error_create(__VA_ARGS__))
+#define sp_error_from_errno(...) SP_ERROR_IS(sp_error_from_errno(__VA_ARGS__))
+#define sp_error_no_memory() SP_ERROR_IS(sp_error_no_memory())
+#endif
+
 static inline void sp_error_cleanup(struct sp_error **error)
 {
 	sp_error_destroy(*error);

@@ -226,7 +226,7 @@ static char *put_digits(char *at, uint64_t value)
 	size_t first = sizeof(digits);
 	while (value >= 100) {
 		first -= 2;
-		memcpy(digits + first, digit_pairs + value % 100 * 2, 2);
+		memcpy(digits + first, digit_pairs + (size_t)(value % 100) * 2, 2);
 		value /= 100;
 	}
 	if (value >= 10) {
@@ -267,9 +267,9 @@ void sp_json_ns_as_ms(struct sp_json *json, int64_t ns)
 	at = put_digits(at, magnitude / 1000000);
 	if (fraction) {
 		*at++ = '.';
-		memcpy(at, digit_pairs + fraction / 10000 * 2, 2);
-		memcpy(at + 2, digit_pairs + fraction / 100 % 100 * 2, 2);
-		memcpy(at + 4, digit_pairs + fraction % 100 * 2, 2);
+		memcpy(at, digit_pairs + (size_t)(fraction / 10000) * 2, 2);
+		memcpy(at + 2, digit_pairs + (size_t)(fraction / 100 % 100) * 2, 2);
+		memcpy(at + 4, digit_pairs + (size_t)(fraction % 100) * 2, 2);
 		at += 6;
 		while (at[-1] == '0')
 			at--;

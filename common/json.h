@@ -64,6 +64,7 @@ struct sp_buffer {
 	size_t size, capacity;
 	size_t limit; /* 0 = none; more than this is SP_ERROR_LIMIT */
 };
-struct sp_error *sp_buffer_write(void *buffer, const void *bytes, size_t size);
+/* An sp_write_fn; `context` is the struct sp_buffer. */
+struct sp_error *sp_buffer_write(void *context, const void *bytes, size_t size);
 
 #endif

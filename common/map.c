@@ -38,9 +38,11 @@ static bool resize(struct sp_map *map, size_t capacity)
 		grown.used[slot] = 1;
 		grown.slots[slot] = map->slots[i];
 	}
-	grown.count = map->count;
-	sp_map_deinit(map);
-	*map = grown;
+	free(map->slots);
+	free(map->used);
+	map->slots = grown.slots;
+	map->used = grown.used;
+	map->capacity = capacity;
 	return true;
 }
 

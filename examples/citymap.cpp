@@ -158,8 +158,11 @@ class Parser
 			result = result * 10 + (*position++ - '0');
 		if (position != end && *position == '.') {
 			position++;
-			for (double scale = 0.1; position != end && *position >= '0' && *position <= '9'; scale /= 10)
+			double scale = 1;
+			while (position != end && *position >= '0' && *position <= '9') {
+				scale /= 10;
 				result += scale * (*position++ - '0');
+			}
 		}
 		return result;
 	}
