@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -261,9 +262,26 @@ class Profiler:
         self._closed = False
         options = ["--symbol-server", symbol_server] if symbol_server else []
         try:
-            self._run("load", str(path), *options)
+            self._load(str(path), *options)
         except BaseException:
             self.close()
+            raise
+
+    def _load(self, *args):
+        """Loads the profile. profiler-cli gives its daemon half a second to start, which a busy machine needs more
+        than once: then the daemon, which goes on starting, is asked until it answers."""
+        try:
+            self._run("load", *args)
+        except AssertionError as error:
+            pid = re.search(r"daemon may still be running as pid (\d+)", str(error))
+            if not pid:
+                raise
+            deadline = time.monotonic() + TIMEOUT
+            while time.monotonic() < deadline and _is_daemon(int(pid[1]), self._command[1]):
+                with contextlib.suppress(AssertionError):
+                    self._run("profile", "info", "--json")
+                    return
+                time.sleep(0.1)
             raise
 
     def _run(self, *args, timeout=TIMEOUT):
