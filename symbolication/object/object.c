@@ -91,8 +91,7 @@ struct sp_error *sp_object_open_owned(void *bytes, size_t size, const char *name
 	return open_format(object, ret);
 }
 
-/* Takes over `map`. */
-static struct sp_error *open_map(struct sp_file_map *map, const char *name, struct sp_object **ret)
+struct sp_error *sp_object_open_map(struct sp_file_map *map, const char *name, struct sp_object **ret)
 {
 	struct sp_object *object = object_create(name);
 	if (!object) {
@@ -109,14 +108,14 @@ struct sp_error *sp_object_open_path(const char *path, struct sp_object **ret)
 {
 	struct sp_file_map map;
 	struct sp_error *error = sp_file_map_path(path, &map);
-	return error ? error : open_map(&map, path, ret);
+	return error ? error : sp_object_open_map(&map, path, ret);
 }
 
 struct sp_error *sp_object_open_fd(int fd, const char *name, struct sp_object **ret)
 {
 	struct sp_file_map map;
 	struct sp_error *error = sp_file_map_fd(fd, name, &map);
-	return error ? error : open_map(&map, name, ret);
+	return error ? error : sp_object_open_map(&map, name, ret);
 }
 
 const struct spsym_file_info *sp_object_info(const struct sp_object *object)

@@ -8,6 +8,7 @@
 
 #include "common/arena.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "spsym.h"
 
 #include <stdbool.h>
@@ -65,6 +66,8 @@ struct sp_error *sp_object_open_owned(void *bytes, size_t size, const char *name
 /* Maps and opens a file; the mapping lives with the object. */
 struct sp_error *sp_object_open_path(const char *path, struct sp_object **ret);
 struct sp_error *sp_object_open_fd(int fd, const char *name, struct sp_object **ret);
+/* As open_path for a file that is mapped already; the object takes the mapping over, also when opening fails. */
+struct sp_error *sp_object_open_map(struct sp_file_map *map, const char *name, struct sp_object **ret);
 void sp_object_destroy(struct sp_object *object);
 
 const struct spsym_file_info *sp_object_info(const struct sp_object *object);
@@ -117,8 +120,10 @@ struct sp_debug_link {
 };
 /* False when the file has none. */
 bool sp_object_debug_link(const struct sp_object *object, struct sp_debug_link *ret);
-/* .gnu_debugaltlink (dwz): path and build ID. */
+/* Where the part lies that several files share: .gnu_debugaltlink (dwz) or DWARF 5's .debug_sup: path and build ID. */
 bool sp_object_debug_alt_link(const struct sp_object *object, const char **ret_path, const uint8_t **ret_build_id,
                               size_t *ret_size);
+/* Whether the file is that shared part: its build ID, or the checksum in its own .debug_sup, is `id`. */
+bool sp_object_is_supplementary(const struct sp_object *object, const uint8_t *id, size_t size);
 
 #endif

@@ -1,0 +1,145 @@
+/* Opening of files by content: the name and suffix of a file decide nothing. */
+#include "symbolication/locate/symbol_file.h"
+
+#include "common/compress.h"
+#include "symbolication/kallsyms.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The largest file that may come out of a compressed one. */
+#define UNPACKED_LIMIT ((size_t)1 << 30)
+
+static bool packed_kind(const uint8_t *bytes, size_t size, enum sp_compression *ret)
+{
+	if (size >= 6 && memcmp(bytes,
+	                        "\xfd"
+	                        "7zXZ\0",
+	                        6) == 0)
+		*ret = SP_COMPRESSION_XZ;
+	else if (size >= 4 && memcmp(bytes, "\x28\xb5\x2f\xfd", 4) == 0)
+		*ret = SP_COMPRESSION_ZSTD;
+	else if (size >= 3 && memcmp(bytes, "\x1f\x8b\x08", 3) == 0)
+		*ret = SP_COMPRESSION_GZIP;
+	else
+		return false;
+	return true;
+}
+
+void sp_symbol_file_destroy(struct sp_symbol_file *file)
+{
+	if (!file)
+		return;
+	sp_object_destroy(file->object);
+	sp_symbols_deinit(&file->kallsyms);
+	free(file->path);
+	free(file);
+}
+
+static struct sp_symbol_file *file_create(const char *path)
+{
+	struct sp_symbol_file *file = calloc(1, sizeof(*file));
+	if (file && !(file->path = strdup(path))) {
+		free(file);
+		file = NULL;
+	}
+	return file;
+}
+
+/* Wraps an opened object; takes it over. */
+static struct sp_error *wrap_object(struct sp_object *object, const char *path, struct sp_symbol_file **ret)
+{
+	struct sp_symbol_file *file = file_create(path);
+	if (!file) {
+		sp_object_destroy(object);
+		return sp_error_no_memory();
+	}
+	file->object = object;
+	file->info = *sp_object_info(object);
+	*ret = file;
+	return NULL;
+}
+
+static struct sp_error *open_kallsyms(const void *bytes, size_t size, const char *path, struct sp_symbol_file **ret)
+{
+	struct sp_symbol_file *file = file_create(path);
+	if (!file)
+		return sp_error_no_memory();
+	struct sp_error *error = sp_kallsyms_read(bytes, size, &file->kallsyms, &file->info);
+	if (error) {
+		sp_symbol_file_destroy(file);
+		return sp_error_prefix(error, "cannot read %s", path);
+	}
+	*ret = file;
+	return NULL;
+}
+
+static struct sp_error *open_packed(enum sp_compression kind, const void *bytes, size_t size, const char *path,
+                                    struct sp_symbol_file **ret)
+{
+	uint8_t *unpacked;
+	size_t unpacked_size;
+	struct sp_error *error = sp_decompress(kind, bytes, size, UNPACKED_LIMIT, &unpacked, &unpacked_size);
+	if (error)
+		return sp_error_prefix(error, "cannot read %s", path);
+	if (sp_kallsyms_probe(unpacked, unpacked_size)) {
+		error = open_kallsyms(unpacked, unpacked_size, path, ret);
+		free(unpacked);
+		return error;
+	}
+	struct sp_object *object;
+	error = sp_object_open_owned(unpacked, unpacked_size, path, &object);
+	return error ? error : wrap_object(object, path, ret);
+}
+
+/* Opens what is no plain object file; false when it is one, or unknown. */
+static bool open_other(const void *bytes, size_t size, const char *path, struct sp_symbol_file **ret,
+                       struct sp_error **ret_error)
+{
+	enum sp_compression kind;
+	if (packed_kind(bytes, size, &kind))
+		*ret_error = open_packed(kind, bytes, size, path, ret);
+	else if (sp_kallsyms_probe(bytes, size))
+		*ret_error = open_kallsyms(bytes, size, path, ret);
+	else
+		return false;
+	return true;
+}
+
+struct sp_error *sp_symbol_file_open_bytes(const void *bytes, size_t size, const char *name,
+                                           struct sp_symbol_file **ret)
+{
+	struct sp_error *error;
+	struct sp_object *object;
+	if (open_other(bytes, size, name, ret, &error))
+		return error;
+	error = sp_object_open_bytes(bytes, size, name, &object);
+	return error ? error : wrap_object(object, name, ret);
+}
+
+/* Takes over `map`. */
+static struct sp_error *open_map(struct sp_file_map *map, const char *path, struct sp_symbol_file **ret)
+{
+	struct sp_error *error;
+	struct sp_object *object;
+	if (open_other(map->bytes, map->size, path, ret, &error)) {
+		sp_file_unmap(map);
+		return error;
+	}
+	error = sp_object_open_map(map, path, &object);
+	return error ? error : wrap_object(object, path, ret);
+}
+
+struct sp_error *sp_symbol_file_open_path(const char *path, struct sp_symbol_file **ret)
+{
+	struct sp_file_map map;
+	struct sp_error *error = sp_file_map_path(path, &map);
+	return error ? error : open_map(&map, path, ret);
+}
+
+struct sp_error *sp_symbol_file_open_fd(int fd, const char *name, struct sp_symbol_file **ret)
+{
+	struct sp_file_map map;
+	struct sp_error *error = sp_file_map_fd(fd, name, &map);
+	return error ? error : open_map(&map, name, ret);
+}

@@ -1,0 +1,25 @@
+/* One opened file that symbols may come from, whatever its kind. Internal to symbolication/. */
+#ifndef SP_SYMBOLICATION_LOCATE_SYMBOL_FILE_H
+#define SP_SYMBOLICATION_LOCATE_SYMBOL_FILE_H
+
+#include "common/error.h"
+#include "common/file.h"
+#include "symbolication/object/object.h"
+
+struct sp_symbol_file {
+	char *path; /* owned; as opened, or the name given */
+	struct spsym_file_info info;
+	struct sp_object *object;   /* owned; NULL for the kinds below */
+	struct sp_symbols kallsyms; /* SPSYM_KIND_KALLSYMS */
+};
+
+/* Opens and identifies a file: object files, kernel symbol lists, and either of them compressed whole (xz, zstd, gzip:
+ * kernel modules are). */
+struct sp_error *sp_symbol_file_open_path(const char *path, struct sp_symbol_file **ret);
+/* As open_path for a descriptor (stays the caller's), or for bytes that outlive the file. */
+struct sp_error *sp_symbol_file_open_fd(int fd, const char *name, struct sp_symbol_file **ret);
+struct sp_error *sp_symbol_file_open_bytes(const void *bytes, size_t size, const char *name,
+                                           struct sp_symbol_file **ret);
+void sp_symbol_file_destroy(struct sp_symbol_file *file);
+
+#endif

@@ -1,0 +1,79 @@
+/* Inside of contexts and modules; shared by the files of this folder only. */
+#ifndef SP_SYMBOLICATION_MODULE_H
+#define SP_SYMBOLICATION_MODULE_H
+
+#include "common/vector.h"
+#include "spsym.h"
+#include "symbolication/dwarf/dwarf.h"
+#include "symbolication/locate/locate.h"
+#include "symbolication/names.h"
+#include "symbolication/symbol_table.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* A module's part of the registry; guarded by the context's lock. */
+struct sp_registration {
+	char *key;                  /* owned; NULL = not shared */
+	struct spsym_module *next;  /* in the bucket's list */
+	struct spsym_module *older; /* unused modules, least recently used first */
+	struct spsym_module *newer;
+	unsigned users; /* references, and threads that wait for the loading */
+	bool loading;
+	bool idle;                   /* in the list of unused modules */
+	struct sp_error *load_error; /* owned; after a failed loading */
+	size_t memory;               /* as counted in the context */
+};
+
+struct spsym_module {
+	struct spsym_context *context;
+	struct sp_registration registration;
+	struct spsym_file_info info;
+	struct sp_found found;
+	struct sp_names *names;
+
+	pthread_mutex_t lock; /* guards the making of what follows; the flags are set last and read without it */
+	atomic_bool table_ready;
+	struct sp_symbol_table table;
+	struct sp_symbols lists[3]; /* own the names of symbols of: the debug file, the binary, the mini debug file */
+	struct sp_object *mini;     /* .gnu_debugdata, unpacked; NULL = none */
+	atomic_bool list_ready;
+	struct spsym_symbol *list; /* for spsym_symbols() */
+	size_t list_count;
+	atomic_bool dwarf_ready;
+	struct sp_dwarf *dwarf; /* NULL = no debug information, or it cannot be read: dwarf_error */
+	char *dwarf_error;      /* owned */
+
+	pthread_mutex_t dwo_lock;
+	SP_VECTOR(struct sp_symbol_file *) dwos; /* owned */
+};
+
+struct spsym_context {
+	struct sp_locate_options locate;
+	char **strings; /* owned copies behind `locate` */
+	size_t string_count;
+	enum spsym_engine engine;
+	size_t memory_limit;
+	bool no_demangling;
+
+	pthread_mutex_t lock;
+	pthread_cond_t loaded;
+	struct spsym_module **buckets; /* owned; modules by hash of the key */
+	size_t module_count;
+	size_t memory;                        /* sum over the registered modules */
+	struct spsym_module *oldest, *newest; /* unused modules */
+};
+
+/* Makes the module's tables from the files in module->found. */
+struct sp_error *sp_module_open(struct spsym_module *module);
+void sp_module_destroy(struct spsym_module *module);
+struct spsym_module *sp_module_create(struct spsym_context *context);
+/* Bytes held for it. */
+size_t sp_module_memory(struct spsym_module *module);
+/* Make what is made on first use. */
+struct sp_error *sp_module_need_table(struct spsym_module *module);
+struct sp_error *sp_module_need_dwarf(struct spsym_module *module);
+/* The readable name of a symbol; lives as long as the module. */
+const char *sp_module_symbol_name(struct spsym_module *module, const struct sp_table_symbol *symbol);
+
+#endif
