@@ -6,6 +6,8 @@
 
 /* The sampling clock: CLOCK_MONOTONIC (Linux), mach_absolute_time in ns (macOS), QueryPerformanceCounter in ns. */
 uint64_t sp_clock_now(void);
+/* Its name, as recordings give it: "CLOCK_MONOTONIC". */
+const char *sp_clock_name(void);
 
 /* Wall-clock time, ns since 1970. */
 uint64_t sp_clock_wall(void);

@@ -19,6 +19,15 @@ uint64_t sp_clock_now(void)
 #endif
 }
 
+const char *sp_clock_name(void)
+{
+#ifdef __APPLE__
+	return "CLOCK_UPTIME_RAW";
+#else
+	return "CLOCK_MONOTONIC";
+#endif
+}
+
 uint64_t sp_clock_wall(void)
 {
 	return read_clock(CLOCK_REALTIME);

@@ -19,6 +19,11 @@ uint64_t sp_clock_now(void)
 	return ticks / per_second * 1000000000 + ticks % per_second * 1000000000 / per_second;
 }
 
+const char *sp_clock_name(void)
+{
+	return "QueryPerformanceCounter";
+}
+
 uint64_t sp_clock_wall(void)
 {
 	FILETIME now;

@@ -39,6 +39,8 @@ struct sp_pipeline_counts {
 	uint32_t survivors; /* processes of the tree that were alive at the end */
 };
 
+/* Writes the sources' definitions. During a live capture it also pairs the clocks (SP_RECORD_CLOCK) at the start, each
+ * minute and at the end; other meta data are the caller's to write. */
 struct sp_error *sp_pipeline_create(const struct sp_pipeline_options *options, struct sp_pipeline **ret);
 /* Adds a stream; all before the first advance, or later when it starts past the watermark. */
 struct sp_error *sp_pipeline_add_stream(struct sp_pipeline *pipeline, struct sp_stream *stream);
@@ -47,7 +49,8 @@ struct sp_error *sp_pipeline_advance(struct sp_pipeline *pipeline, uint64_t wate
 /* Another run of the command in the same recording, after sp_pipeline_finish(): a new backend of the same kind, whose
  * streams are added next. Handles and modules go on. */
 struct sp_error *sp_pipeline_next_run(struct sp_pipeline *pipeline, struct sp_backend *backend, uint32_t root_pid);
-/* Waits for the workers, closes open intervals, reads JIT maps, writes process and thread ends. */
+/* Takes what the streams still have, waits for the workers, reads JIT maps, closes open intervals. Processes and
+ * threads that are still alive have no end in the recording. `end_time`: when sampling ended. */
 struct sp_error *sp_pipeline_finish(struct sp_pipeline *pipeline, uint64_t end_time);
 void sp_pipeline_counts(const struct sp_pipeline *pipeline, struct sp_pipeline_counts *ret);
 /* Calls `emit` for each process of the tree that was alive at the end, except root_pid. */

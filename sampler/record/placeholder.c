@@ -1,2 +1,0 @@
-/* placeholder */
-typedef int sp_placeholder_api;
