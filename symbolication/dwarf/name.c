@@ -114,6 +114,7 @@ static struct sp_error *scopes_create(const struct dw_unit *unit, struct dw_scop
 {
 	SP_VECTOR(struct scope) items = { 0 };
 	SP_VECTOR(uint32_t) stack = { 0 }; /* of the open DIEs: the scope that its children are in */
+	size_t deeper = 0; /* open DIEs that are not in the stack */
 	struct dw_scopes *scopes = calloc(1, sizeof(*scopes));
 	struct sp_cursor c = dw_unit_cursor(unit, unit->first_die);
 	bool ok = scopes && sp_vector_push(&items, (struct scope){ unit->first_die, UINT32_MAX, 0 });
@@ -122,6 +123,10 @@ static struct sp_error *scopes_create(const struct dw_unit *unit, struct dw_scop
 	while (ok && c.at < c.end) {
 		uint32_t start = (uint32_t)sp_cursor_offset(&c);
 		uint64_t code = sp_cursor_uleb(&c);
+		if (!code && deeper) {
+			deeper--;
+			continue;
+		}
 		if (!code) {
 			if (!stack.count)
 				break;
@@ -138,14 +143,16 @@ static struct sp_error *scopes_create(const struct dw_unit *unit, struct dw_scop
 		dw_skip_attributes(&c, unit, unit->abbrevs, abbrev);
 		if (!(abbrev->flags & DW_ABBREV_CHILDREN))
 			continue;
+		if (stack.count == DW_MAX_DEPTH) { /* what is down there is in the last scope that fits */
+			deeper++;
+			continue;
+		}
 		uint32_t around = stack.count ? stack.items[stack.count - 1] : 0, scope = around;
 		if (is_scope(abbrev->tag)) {
 			scope = (uint32_t)items.count;
 			ok = sp_vector_push(&items, (struct scope){ start, UINT32_MAX, around });
 		}
-		ok = ok && stack.count < DW_MAX_DEPTH && sp_vector_push(&stack, scope);
-		if (stack.count == DW_MAX_DEPTH)
-			break;
+		ok = ok && sp_vector_push(&stack, scope);
 	}
 	sp_vector_deinit(&stack);
 	if (!ok) {
