@@ -317,7 +317,6 @@ static void test_shared_parts(void **state)
 	(void)state;
 	for (unsigned variant = 0; variant < 3; variant++) {
 		struct image image = { 0 };
-		uint64_t lines = 0, list = 0;
 		if (variant == 0) {
 			for (unsigned i = 0; i < 100000; i++) {
 				put(&image, RANGES, 8, 1); /* dropped */
@@ -326,26 +325,33 @@ static void test_shared_parts(void **state)
 			put(&image, RANGES, 8, 0);
 			put(&image, RANGES, 8, 0);
 		}
-		if (variant == 1) { /* programs that begin inside each other are all different */
-			size_t table = line_begin(&image, 4, 1, 1);
-			put(&image, LINE, 2, 0);
-			line_program(&image, table, 4);
-			for (unsigned i = 0; i < 1000000; i++)
+		if (variant == 1) { /* headers one behind the other, and one program for all */
+			enum { HEADERS = 2000, SIZE = 30, PROGRAM = 1000000 };
+			for (unsigned i = 0; i < HEADERS; i++) {
+				size_t table = line_begin(&image, 4, 1, 1);
+				put(&image, LINE, 2, 0);
+				assert_int_equal(image.parts[LINE].count - table, SIZE);
+				patch(&image, LINE, table, 4, (HEADERS - i) * SIZE + PROGRAM - 4);
+				patch(&image, LINE, table + 6, 4, (HEADERS - i) * SIZE - 10);
+			}
+			for (unsigned i = 0; i < PROGRAM; i++)
 				put(&image, LINE, 1, DW_LNS_copy);
-			line_end(&image, table);
 		}
-		abbrev(&image, 1, DW_TAG_compile_unit, true, DW_AT_ranges, DW_FORM_sec_offset, DW_AT_stmt_list,
-		       DW_FORM_sec_offset, 0);
-		if (variant == 2)
+		abbrev(&image, 1, DW_TAG_compile_unit, true, variant == 0 ? DW_AT_ranges : 0x2222, DW_FORM_sec_offset,
+		       variant == 1 ? DW_AT_stmt_list : 0x2222, DW_FORM_sec_offset, 0);
+		uint64_t first = image.parts[ABBREV].count;
+		if (variant == 2) /* tables that begin inside each other */
 			for (unsigned i = 0; i < 200000; i++)
-				abbrev(&image, 2 + i, DW_TAG_pointer_type, false, 0);
+				abbrev(&image, 1, DW_TAG_compile_unit, false, 0);
 		put(&image, ABBREV, 1, 0);
 		for (unsigned i = 0; i < 20000; i++) {
-			unit_begin(&image, 4, DW_UT_compile, variant == 2 && i ? 7 + 6 * (i % 1000) : 0);
+			unit_begin(&image, 4, DW_UT_compile, variant == 2 ? first + 5 * (i % 1000) : 0);
 			put_uleb(&image, INFO, 1);
-			put(&image, INFO, 4, list);
-			put(&image, INFO, 4, lines + (variant == 1 ? i : 0));
-			put(&image, INFO, 1, 0);
+			if (variant < 2) {
+				put(&image, INFO, 4, 0);
+				put(&image, INFO, 4, i % 2000 * 30);
+				put(&image, INFO, 1, 0);
+			}
 			unit_end(&image);
 		}
 		expect(&image, CODE, "");
