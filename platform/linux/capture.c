@@ -37,7 +37,7 @@ static void raise_file_limit(void)
 static struct sp_error *open_session(struct sp_backend *backend)
 {
 	const struct sp_capture_options *options = &backend->options;
-	struct sp_error *error = sp_rate_choose(options->rate > 0 ? options->rate : 1000, &backend->info.rate,
+	struct sp_error *error = sp_rate_choose(options->rate == 0 ? 1000 : options->rate, &backend->info.rate,
 	                                        &backend->rate_note);
 	if (error)
 		return error;
