@@ -59,6 +59,14 @@ struct sp_exit_status {
 	int exec_errno; /* the command could not be run: errno of exec, else 0 */
 };
 
+/* Rights to sample, given to sp or to all users of the machine by its administrator. */
+enum sp_setup_action {
+	SP_SETUP_STATUS, /* change nothing, tell what is */
+	SP_SETUP_GRANT,  /* the narrowest grant that works: to the sp binary where the OS can do that */
+	SP_SETUP_SYSTEM, /* to all programs, by a system setting */
+	SP_SETUP_UNDO,   /* take back what the two gave */
+};
+
 struct sp_backend_ops {
 	const char *name; /* "perf_event" */
 	/* Opens the capture: launches the command stopped before its exec (or lists the process to attach to), opens
@@ -100,6 +108,11 @@ struct sp_backend_ops {
 	void (*destroy)(struct sp_backend *backend);
 	/* Facts about this machine as SP_META_* keys (profile/model.h); needs no backend object. */
 	void (*describe)(void (*emit)(void *context, const char *key, const char *value), void *context);
+	/* Does what `sp setup` asks for; each thing found out or done is given to `emit` as a line. *ret_ready: the
+	 * best mode of capture is open to this user (after a grant: to ordinary users). NULL = this OS needs no setup.
+	 */
+	struct sp_error *(*setup)(enum sp_setup_action action, void (*emit)(void *context, const char *line),
+	                          void *context, bool *ret_ready);
 };
 
 /* The backend of the OS this is built for; defined in platform/<os>/. */

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 /* A target that makes threads all the time gives every pass a new one; by now all of them inherit. */
 #define MAX_PASSES 10
@@ -154,12 +155,26 @@ static struct sp_error *try_thread(void *context, uint32_t tid)
 	return NULL;
 }
 
+/* An sp with file capabilities must not show its user what the user may not look into. CAP_PERFMON opens events on any
+ * process, and new kernels let it read any maps; following this link still takes the right to trace. */
+static struct sp_error *check_rights(uint32_t pid)
+{
+	char path[32], target[8];
+	snprintf(path, sizeof(path), "/proc/%u/exe", pid);
+	if (readlink(path, target, sizeof(target)) >= 0)
+		return NULL;
+	return sp_error_from_errno(errno == ENOENT ? ESRCH : errno, "cannot look into process %u", pid);
+}
+
 struct sp_error *sp_attach(struct sp_perf_session *session, struct sp_found *found, uint64_t time, uint32_t pid)
 {
 	char folder[64];
 	snprintf(folder, sizeof(folder), "/proc/%u/task", pid);
+	struct sp_error *error = check_rights(pid);
+	if (error)
+		return error;
 	struct choice choice = { .session = session };
-	struct sp_error *error = sp_proc_numbers(folder, try_thread, &choice);
+	error = sp_proc_numbers(folder, try_thread, &choice);
 	if (error || choice.error) {
 		sp_error_destroy(choice.error && error ? error : NULL);
 		return choice.error ? choice.error : error;

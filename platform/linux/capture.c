@@ -8,6 +8,7 @@
 #include "platform/linux/machine.h"
 #include "platform/linux/rate.h"
 #include "platform/linux/refusal.h"
+#include "platform/linux/setup.h"
 #include "platform/linux/target.h"
 
 #include <errno.h>
@@ -365,6 +366,7 @@ static const struct sp_backend_ops perf_event_ops = {
 	.command_line = sp_target_command_line,
 	.destroy = capture_destroy,
 	.describe = sp_machine_describe,
+	.setup = sp_linux_setup,
 };
 
 const struct sp_backend_ops *const sp_native_backend = &perf_event_ops;

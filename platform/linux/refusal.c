@@ -7,6 +7,7 @@
 
 #include "common/file.h"
 #include "platform/linux/proc.h"
+#include "platform/linux/setup.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -20,7 +21,7 @@ const char *sp_refusal_cure(void)
 {
 	if (geteuid() == 0)
 		return "give sp CAP_PERFMON (in a container: --cap-add PERFMON)";
-	return "sudo sp setup";
+	return sp_linux_capabilities_idle() ? "sudo sp setup --sysctl" : "sudo sp setup";
 }
 
 static bool read_paranoid(long *ret)
@@ -62,9 +63,9 @@ static struct sp_error *explain_refusal(int errnum)
 		                       reason);
 	return sp_error_create(SP_ERROR_PERMISSION,
 	                       "this user may not sample: perf_event_open is refused (%s) since "
-	                       "kernel.perf_event_paranoid is %ld and sp has no CAP_PERFMON; run `sudo sp setup` once "
+	                       "kernel.perf_event_paranoid is %ld and sp has no CAP_PERFMON; run `%s` once "
 	                       "(or: sudo sysctl kernel.perf_event_paranoid=2)",
-	                       reason, level);
+	                       reason, level, sp_refusal_cure());
 }
 
 static struct sp_error *explain_attach(struct sp_error *error, uint32_t pid)

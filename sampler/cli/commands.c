@@ -84,6 +84,12 @@ static const struct sp_option load_options[] = {
 	VIEWER_REFUSED,
 };
 
+static const struct sp_option setup_options[] = {
+	OPTION_FLAG(0, "sysctl", "Let all programs of all users sample, by a file in /etc/sysctl.d"),
+	OPTION_FLAG(0, "undo", "Take back what sp setup gave, and restore the settings that were before"),
+	OPTION_FLAG(0, "status", "Change nothing; tell whether this user can sample, and what was set up"),
+};
+
 const struct sp_command sp_commands[] = {
 	{
 	    .name = "record",
@@ -107,6 +113,21 @@ const struct sp_command sp_commands[] = {
 	    .options = load_options,
 	    .option_count = COUNT(load_options),
 	    .operand_completion = SP_COMPLETE_FILE,
+	},
+	{
+	    .name = "setup",
+	    .usage = "",
+	    .summary = "Let ordinary users record (run it with sudo)",
+	    .description =
+	        "Linux lets ordinary users sample only in part, on Debian and Ubuntu not at all "
+	        "(kernel.perf_event_paranoid 3 and 4). sudo sp setup gives the sp binary the capabilities cap_perfmon, "
+	        "cap_ipc_lock and cap_syslog, tries them as the user who called sudo, and where they have no effect "
+	        "lets all programs sample, as --sysctl does.\n\n"
+	        "The risk: whoever may run sp can then sample every process of the machine, and see addresses in the "
+	        "kernel; with --sysctl, every program can. --undo takes it back. The status is 0 when ordinary users "
+	        "(--status: this user) can sample all of a command's processes and the kernel, else 1.",
+	    .options = setup_options,
+	    .option_count = COUNT(setup_options),
 	},
 };
 const size_t sp_command_count = COUNT(sp_commands);

@@ -119,6 +119,14 @@ static struct sp_error *take_source(struct sp_profile_builder *builder, const st
 	    builder, (struct intern_pair[]){ { record->name, &source->name }, { record->unit, &source->unit } }, 2);
 }
 
+/* A long recording of a build sees thousands of processes: what they had mapped goes with them. */
+static void end_process(struct sp_build_process *process, uint64_t time)
+{
+	process->ended = true;
+	process->end = time;
+	sp_range_map_deinit(&process->map);
+}
+
 static struct sp_error *take_process(struct sp_profile_builder *builder, const struct sp_record_process *record)
 {
 	struct sp_build_process *process;
@@ -141,11 +149,7 @@ static struct sp_error *take_process(struct sp_profile_builder *builder, const s
 	if (process->previous != SP_HANDLE_NONE) {
 		struct sp_build_process *previous = &builder->processes.items[process->previous];
 		previous->replaced = true;
-		if (!previous->ended)
-			previous->end = record->time;
-		previous->ended = true;
-	} else if (process->parent != SP_HANDLE_NONE && process->parent != record->process && !record->found) {
-		sp_build_space_share(process, &builder->processes.items[process->parent]);
+		end_process(previous, previous->ended ? previous->end : record->time);
 	}
 	return NULL;
 }
@@ -156,8 +160,7 @@ static struct sp_error *take_process_end(struct sp_profile_builder *builder, con
 	struct sp_error *error = define_process(builder, record->process, &process);
 	if (error)
 		return error;
-	process->ended = true;
-	process->end = record->time;
+	end_process(process, record->time);
 	return NULL;
 }
 
@@ -284,18 +287,21 @@ static struct sp_error *take_mapping(struct sp_profile_builder *builder, const s
 	return show_range(builder, record->process, record->time, &range);
 }
 
-static struct sp_error *take_unmapping(struct sp_profile_builder *builder, const struct sp_record_unmapping *record)
+static struct sp_error *hide_range(struct sp_profile_builder *builder, uint32_t process, uint64_t start, uint64_t end)
 {
-	struct sp_build_process *process;
-	uint64_t end = range_end(record->start, record->size);
-	if (record->start >= end)
-		return NULL;
-	if (record->process != SP_HANDLE_NONE) {
-		struct sp_error *error = define_process(builder, record->process, &process);
+	struct sp_build_process *owner;
+	if (process != SP_HANDLE_NONE) {
+		struct sp_error *error = define_process(builder, process, &owner);
 		if (error)
 			return error;
 	}
-	return sp_build_unmap_range(builder, record->process, record->start, end);
+	return sp_build_unmap_range(builder, process, start, end);
+}
+
+static struct sp_error *take_unmapping(struct sp_profile_builder *builder, const struct sp_record_unmapping *record)
+{
+	uint64_t end = range_end(record->start, record->size);
+	return record->start < end ? hide_range(builder, record->process, record->start, end) : NULL;
 }
 
 static struct sp_error *take_jit_function(struct sp_profile_builder *builder,
@@ -304,8 +310,12 @@ static struct sp_error *take_jit_function(struct sp_profile_builder *builder,
 	struct sp_range range = { .start = record->start,
 		                  .end = range_end(record->start, record->size),
 		                  .kind = SP_RANGE_JIT };
-	struct sp_error *error = intern(builder, record->name ? record->name : "", &range.target);
-	if (error || range.start >= range.end)
+	if (range.start >= range.end)
+		return NULL;
+	if (!record->name || !*record->name) /* the code there is gone */
+		return hide_range(builder, record->process, range.start, range.end);
+	struct sp_error *error = intern(builder, record->name, &range.target);
+	if (error)
 		return error;
 	if (!record->late)
 		return show_range(builder, record->process, record->time, &range);
@@ -684,7 +694,7 @@ void sp_profile_builder_destroy(struct sp_profile_builder *builder)
 	if (!builder)
 		return;
 	for (size_t i = 0; i < builder->processes.count; i++)
-		sp_build_space_drop(&builder->processes.items[i]);
+		sp_range_map_deinit(&builder->processes.items[i].map);
 	sp_recording_reader_destroy(builder->reader);
 	sp_range_map_deinit(&builder->kernel);
 	sp_tables_deinit(&builder->tables);

@@ -14,12 +14,6 @@
 /* The label that stands for CPU time in the kernel which the samples could not see. */
 #define SP_LABEL_KERNEL_UNSAMPLED "[kernel, not sampled]"
 
-/* An address space as it is now. Forked processes share one until either changes it. */
-struct sp_space {
-	struct sp_range_map map;
-	uint32_t users;
-};
-
 struct sp_build_process {
 	bool defined;
 	bool found;
@@ -28,9 +22,9 @@ struct sp_build_process {
 	uint32_t pid, previous, parent;
 	uint64_t start, end;
 	uint64_t last_sample;
-	uint32_t name, command; /* string numbers; SP_INTERN_NONE = none */
-	uint32_t view;          /* changes whenever an address that was looked up may now mean something else */
-	struct sp_space *space; /* NULL = nothing mapped */
+	uint32_t name, command;  /* string numbers; SP_INTERN_NONE = none */
+	uint32_t view;           /* changes whenever an address that was looked up may now mean something else */
+	struct sp_range_map map; /* its address space as it is now; empty after its end */
 	uint64_t samples;
 };
 
@@ -161,9 +155,6 @@ struct sp_profile_builder {
 
 /* A view number that nobody had before; 0 when there are too many. */
 uint32_t sp_build_new_view(struct sp_profile_builder *builder);
-void sp_build_space_drop(struct sp_build_process *process);
-/* Lets a forked child see what its parent sees. */
-void sp_build_space_share(struct sp_build_process *child, struct sp_build_process *parent);
 struct sp_error *sp_build_map_range(struct sp_profile_builder *builder, uint32_t process, const struct sp_range *range);
 struct sp_error *sp_build_unmap_range(struct sp_profile_builder *builder, uint32_t process, uint64_t start,
                                       uint64_t end);

@@ -211,7 +211,7 @@ static void layout_times(struct sp_layout *layout)
 		layout->zero = 0;
 	/* The front-end's range ends before its end: what happened last must lie inside. */
 	uint64_t interval = sp_build_interval(builder);
-	if (builder->last_time > layout->end - (layout->end < interval ? layout->end : interval))
+	if (builder->last_time <= UINT64_MAX - interval && builder->last_time + interval > layout->end)
 		layout->end = builder->last_time + interval;
 	if (layout->end <= layout->zero)
 		layout->end = layout->zero + interval;

@@ -21,39 +21,9 @@ uint32_t sp_build_new_view(struct sp_profile_builder *builder)
 
 /* ---- Address spaces ---- */
 
-void sp_build_space_drop(struct sp_build_process *process)
+static struct sp_range_map *map_of(struct sp_profile_builder *builder, uint32_t process)
 {
-	struct sp_space *space = process->space;
-	process->space = NULL;
-	if (!space || --space->users)
-		return;
-	sp_range_map_deinit(&space->map);
-	free(space);
-}
-
-void sp_build_space_share(struct sp_build_process *child, struct sp_build_process *parent)
-{
-	child->space = parent->space;
-	if (child->space)
-		child->space->users++;
-}
-
-/* The process's map for changing: its own, made or copied when it isn't yet. */
-static struct sp_range_map *own_map(struct sp_build_process *process)
-{
-	if (process->space && process->space->users == 1)
-		return &process->space->map;
-	struct sp_space *space = calloc(1, sizeof(*space));
-	if (!space)
-		return NULL;
-	space->users = 1;
-	if (process->space && !sp_range_map_copy(&space->map, &process->space->map)) {
-		free(space);
-		return NULL;
-	}
-	sp_build_space_drop(process);
-	process->space = space;
-	return &space->map;
+	return process == SP_HANDLE_NONE ? &builder->kernel : &builder->processes.items[process].map;
 }
 
 static struct sp_error *too_many_views(void)
@@ -74,26 +44,15 @@ static struct sp_error *renew_views(struct sp_profile_builder *builder, uint32_t
 	return NULL;
 }
 
-static bool shown_already(struct sp_range_map *map, const struct sp_range *range)
-{
-	const struct sp_range *old = map ? sp_range_map_find(map, range->start, NULL, NULL) : NULL;
-	return old && old->end >= range->end && old->kind == range->kind && old->target == range->target &&
-	       old->base == range->base;
-}
-
 struct sp_error *sp_build_map_range(struct sp_profile_builder *builder, uint32_t process, const struct sp_range *range)
 {
-	struct sp_range_map *map = &builder->kernel;
-	if (process != SP_HANDLE_NONE) {
-		struct sp_build_process *owner = &builder->processes.items[process];
-		if (shown_already(owner->space ? &owner->space->map : NULL, range))
-			return NULL;
-		map = own_map(owner);
-	} else if (shown_already(map, range)) {
-		return NULL;
-	}
+	struct sp_range_map *map = map_of(builder, process);
+	const struct sp_range *old = sp_range_map_find(map, range->start, NULL, NULL);
 	bool used;
-	if (!map || !sp_range_map_put(map, range, &used))
+	if (old && old->end >= range->end && old->kind == range->kind && old->target == range->target &&
+	    old->base == range->base)
+		return NULL; /* shown already */
+	if (!sp_range_map_put(map, range, &used))
 		return sp_error_no_memory();
 	return used ? renew_views(builder, process) : NULL;
 }
@@ -101,11 +60,8 @@ struct sp_error *sp_build_map_range(struct sp_profile_builder *builder, uint32_t
 struct sp_error *sp_build_unmap_range(struct sp_profile_builder *builder, uint32_t process, uint64_t start,
                                       uint64_t end)
 {
-	struct sp_range_map *map = &builder->kernel;
-	if (process != SP_HANDLE_NONE)
-		map = own_map(&builder->processes.items[process]);
 	bool used;
-	if (!map || !sp_range_map_remove(map, start, end, &used))
+	if (!sp_range_map_remove(map_of(builder, process), start, end, &used))
 		return sp_error_no_memory();
 	return used ? renew_views(builder, process) : NULL;
 }
@@ -192,11 +148,8 @@ static struct sp_error *resolve_frame(struct sp_profile_builder *builder, uint32
 	} else if (frame->mode == SP_MODE_GUEST) {
 		entry.category = SP_CATEGORY_GUEST;
 	} else {
-		struct sp_build_process *owner = &builder->processes.items[process];
 		entry.category = SP_CATEGORY_USER;
-		map = owner->space ? &owner->space->map : own_map(owner);
-		if (!map)
-			return sp_error_no_memory();
+		map = map_of(builder, process);
 	}
 	if (map) {
 		const struct sp_range *range;

@@ -81,7 +81,8 @@ static struct sp_error *order_samples(const struct sp_layout *layout, const stru
 
 static uint64_t since_start_us(const struct sp_layout *layout, uint64_t time)
 {
-	return (time - layout->zero) / 1000;
+	uint64_t us = (time - layout->zero) / 1000;
+	return us < INT64_MAX / 1000 ? us : INT64_MAX / 1000;
 }
 
 static void write_times(struct sp_json *json, const struct sp_layout *layout, const struct order *order)

@@ -124,7 +124,8 @@ struct sp_record_module {
 };
 
 /* [start, start + size) of the process shows the module; relative address = address - base. A mapping replaces what it
- * overlaps. process == SP_HANDLE_NONE: kernel space, for all processes. */
+ * overlaps. process == SP_HANDLE_NONE: kernel space, for all processes. A process's mappings are all written for it,
+ * also those that it has from the one that forked it. */
 struct sp_record_mapping {
 	uint32_t process, module;
 	uint64_t time;
@@ -138,8 +139,8 @@ struct sp_record_unmapping {
 	uint64_t start, size;
 };
 
-/* Code made at run time; a later one replaces what it overlaps. `late`: read after the fact (perf-PID.map), holds for
- * the process's whole life where nothing else is mapped. */
+/* Code made at run time; a later one replaces what it overlaps; an empty name: the code there is gone. `late`: read
+ * after the fact (perf-PID.map), holds for the process's whole life where nothing else is mapped. */
 struct sp_record_jit_function {
 	uint32_t process;
 	uint64_t time;

@@ -81,11 +81,13 @@ struct sp_error *api_asm(const struct sp_api *api, const struct api_code_request
  * else `path` itself. A new string is in the arena; without memory it is `path`. */
 const char *api_shown_path(struct sp_arena *arena, const char *path);
 
-/* ---- Source files (source_file.c) ---- */
+/* ---- Source files (source_file.c; opening them: source_file_unix.c, source_file_windows.c) ---- */
 
 /* Reads a regular file of this machine for showing. Never one under /proc, /sys or /dev, never through a symbolic link
  * as the last part. The caller frees *ret. */
 struct sp_error *api_read_source_file(const char *path, char **ret, size_t *ret_size);
+/* Its second half: checks and reads what was opened. */
+struct sp_error *api_read_source_descriptor(int fd, const char *path, char **ret, size_t *ret_size);
 
 /* ---- Disassembly (disassemble.c) ---- */
 

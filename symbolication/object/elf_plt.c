@@ -4,6 +4,7 @@
  * decoding the stub's own jump, never by counting: .plt, .plt.sec, .plt.got and .iplt differ in headers, entry sizes
  * and order, and linkers differ again. Sources: the processor supplements, and the stubs that GNU ld and lld emit. */
 #include "symbolication/object/elf.h"
+#include "symbolication/sort.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ struct plt {
 	struct sp_arena *names;
 	sp_symbol_vector *symbols;
 	size_t named_before; /* symbols that were there before the first stub: candidates for resolvers' names */
+	struct sp_keyed *by_address; /* owned; those sorted, made when the first resolver is met */
 };
 
 enum slot_kind { SLOT_NONE, SLOT_SYMBOL, SLOT_RESOLVER };
@@ -82,17 +84,47 @@ static struct sp_error *read_slots(struct plt *plt)
 	return NULL;
 }
 
-/* The name of the function that an IRELATIVE slot's resolver belongs to. */
-static const char *resolver_name(const struct plt *plt, uint64_t address)
+enum { ALIAS_LIMIT = 64 }; /* symbols at one address that are looked at */
+
+static bool sort_symbols(struct plt *plt)
 {
-	for (size_t i = 0; i < plt->named_before; i++) {
-		if (plt->symbols->items[i].address == address)
-			return plt->symbols->items[i].name;
-	}
-	return NULL;
+	plt->by_address = malloc((plt->named_before + 1) * sizeof(*plt->by_address));
+	for (size_t i = 0; plt->by_address && i < plt->named_before; i++)
+		plt->by_address[i] = (struct sp_keyed){ plt->symbols->items[i].address, i };
+	if (plt->by_address && sp_sort_keyed(plt->by_address, plt->named_before))
+		return true;
+	free(plt->by_address);
+	plt->by_address = NULL;
+	return false;
 }
 
-static const char *slot_name(const struct plt *plt, uint64_t address)
+/* The name of the function that an IRELATIVE slot's resolver belongs to. The function and the resolver stand at the
+ * same address; the function is the one that other files may see. */
+static const char *resolver_name(struct plt *plt, uint64_t address)
+{
+	const struct sp_symbol *best = NULL;
+	size_t low = 0, high = plt->named_before;
+	if (!plt->by_address && !sort_symbols(plt))
+		return NULL;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (plt->by_address[middle].key < address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	size_t end = low + ALIAS_LIMIT < plt->named_before ? low + ALIAS_LIMIT : plt->named_before;
+	for (; low < end && plt->by_address[low].key == address; low++) {
+		const struct sp_symbol *s = &plt->symbols->items[plt->by_address[low].value];
+		if (!best || (!best->binding && s->binding))
+			best = s;
+		if (best->binding)
+			break;
+	}
+	return best ? best->name : NULL;
+}
+
+static const char *slot_name(struct plt *plt, uint64_t address)
 {
 	struct slot key = { .address = address };
 	const struct slot *slot = plt->slots.count ? bsearch(&key, plt->slots.items, plt->slots.count,
@@ -147,22 +179,24 @@ static bool decode_x86(const struct plt *plt, struct sp_cursor c, uint64_t addre
 	return true;
 }
 
-/* x86 stubs stand at multiples of 16, those of .plt.got without endbr at multiples of 8. */
+/* x86 stubs stand at multiples of 8 (without endbr, in .plt.got and in static files) or 16. */
 static bool scan_x86(struct plt *plt, const struct sp_section *section, struct sp_cursor bytes)
 {
-	size_t size = sp_cursor_left(&bytes), step = strcmp(section->name, ".plt.got") == 0 ? 8 : 16;
-	if (plt->elf->sections[section - plt->object->sections].entry_size == 8)
-		step = 8;
-	for (size_t at = 0; at + step <= size; at += step) {
+	enum { STEP = 8, LARGEST = 16 };
+	size_t size = sp_cursor_left(&bytes), first = plt->symbols->count;
+	for (size_t at = 0; at + STEP <= size; at += STEP) {
 		struct sp_cursor c = bytes;
 		uint64_t slot;
 		sp_cursor_seek(&c, at);
-		if (!decode_x86(plt, c, section->address + at, &slot))
-			continue;
-		/* endbr, jump and padding take 16 bytes also in .plt.got. */
-		size_t length = step == 8 && *c.at == 0xf3 ? 16 : step;
-		if (!add_stub(plt, section->address + at, length, slot))
+		size_t length = size - at < LARGEST ? size - at : LARGEST;
+		if (decode_x86(plt, c, section->address + at, &slot) &&
+		    !add_stub(plt, section->address + at, length, slot))
 			return false;
+	}
+	for (size_t i = first; i + 1 < plt->symbols->count; i++) {
+		struct sp_symbol *stub = &plt->symbols->items[i];
+		if (stub[1].address - stub->address < stub->size)
+			stub->size = stub[1].address - stub->address;
 	}
 	return true;
 }
@@ -260,5 +294,6 @@ struct sp_error *sp_elf_plt_symbols(struct sp_object *object, struct sp_arena *n
 	if (!error && plt.slots.count)
 		error = scan(&plt);
 	sp_vector_deinit(&plt.slots);
+	free(plt.by_address);
 	return error;
 }

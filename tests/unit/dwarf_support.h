@@ -43,18 +43,20 @@ static void skip_part(const char *what, const char *why)
 	skipped++;
 }
 
-/* Runs a command in the fixtures' folder; $D is where the sources are. */
+/* Runs a command in the fixtures' folder; $D is where the sources are, $B where we are, for what may be kept. */
 static bool run(const char *command)
 {
 	char line[4096];
-	snprintf(line, sizeof(line), "cd '%s' && D='%s/dwarf' && { %s; } >log 2>&1", folder, TEST_DATA, command);
+	snprintf(line, sizeof(line), "B=$PWD && cd '%s' && D='%s/dwarf' && { %s; } >log 2>&1", folder, TEST_DATA,
+	         command);
 	return system(line) == 0;
 }
 
+/* Are all of these programs there? */
 static bool have(const char *program)
 {
 	char command[512];
-	snprintf(command, sizeof(command), "command -v %s", program);
+	snprintf(command, sizeof(command), "for p in %s; do command -v $p || exit 1; done", program);
 	return run(command);
 }
 
@@ -151,6 +153,14 @@ static void look_up(const struct sp_dwarf_files *files, struct text_answers *ans
 	free(addresses);
 }
 
+static uint64_t get_number(const unsigned char *bytes, size_t at, unsigned size, bool big_endian)
+{
+	uint64_t value = 0;
+	for (unsigned i = 0; i < size; i++)
+		value |= (uint64_t)bytes[at + i] << 8 * (big_endian ? size - 1 - i : i);
+	return value;
+}
+
 /* A copy of an ELF file without symbol tables: llvm-symbolizer replaces names of functions by names of symbols. */
 static void hide_symbols(const char *from, const char *to)
 {
@@ -162,15 +172,17 @@ static void hide_symbols(const char *from, const char *to)
 	rewind(in);
 	unsigned char *bytes = malloc(size);
 	assert_int_equal(fread(bytes, 1, size, in), size);
-	Elf64_Ehdr header;
-	memcpy(&header, bytes, sizeof(header));
-	for (unsigned i = 0; i < header.e_shnum; i++) {
-		Elf64_Shdr section;
-		size_t at = header.e_shoff + i * sizeof(section);
-		memcpy(&section, bytes + at, sizeof(section));
-		if (section.sh_type == SHT_SYMTAB || section.sh_type == SHT_DYNSYM)
-			section.sh_type = SHT_PROGBITS;
-		memcpy(bytes + at, &section, sizeof(section));
+	bool wide = bytes[EI_CLASS] == ELFCLASS64, big = bytes[EI_DATA] == ELFDATA2MSB;
+	/* A relocatable file's symbols are needed for its relocations. */
+	bool relocatable = get_number(bytes, 16, 2, big) == ET_REL;
+	uint64_t at = wide ? get_number(bytes, 40, 8, big) : get_number(bytes, 32, 4, big);
+	uint64_t entry = get_number(bytes, wide ? 58 : 46, 2, big), count = get_number(bytes, wide ? 60 : 48, 2, big);
+	for (uint64_t i = 0; i < count && !relocatable; i++, at += entry) {
+		uint64_t type = get_number(bytes, at + 4, 4, big);
+		if (type == SHT_SYMTAB || type == SHT_DYNSYM)
+			bytes[at + (big ? 7 : 4)] = SHT_PROGBITS;
+		if (type == SHT_DYNSYM)
+			bytes[at + (big ? 6 : 5)] = 0;
 	}
 	assert_int_equal(fwrite(bytes, 1, size, out), size);
 	free(bytes);
@@ -256,6 +268,133 @@ static unsigned count_differences(const char *what, const struct text_answers *o
 		}
 	}
 	return differences;
+}
+
+/* ---- Fixtures ---- */
+
+/* One way to make a program. */
+struct fixture {
+	const char *name;
+	const char *needs;  /* programs that must be there */
+	const char *build;  /* makes "fixture", in a folder with opaque.c, shapes1.cpp, shapes2.cpp and shapes.h */
+	const char *oracle; /* what llvm-symbolizer reads; NULL = "fixture" */
+	const char *supplementary; /* of dwz */
+	const char *package;       /* .dwp */
+	unsigned differences;      /* answers where the oracle is wrong; the reason stands in front of the entry */
+	const char *note;          /* what the engine must complain about; NULL = nothing */
+	unsigned step;             /* look up every so many bytes; 0 = 4 */
+	bool dot;                  /* the compilation folder is "."; llvm-symbolizer puts it in front twice */
+};
+
+#define SOURCES "shapes1.cpp shapes2.cpp opaque.o -o fixture"
+#define BUILD(cc, cxx, flags) cc " -c " flags " opaque.c -o opaque.o && " cxx " " flags " " SOURCES
+#define GNU(flags) .name = "gcc " flags, .needs = "gcc g++", .build = BUILD("gcc", "g++", flags)
+#define LLVM(flags) .name = "clang " flags, .needs = "clang clang++", .build = BUILD("clang", "clang++", flags)
+#define WHOLE_AND_SPLIT(cc, cxx, flags) \
+	BUILD(cc, cxx, flags) " && mv fixture before && " BUILD(cc, cxx, flags " -gsplit-dwarf")
+#define SPLIT_GNU(flags)                                                            \
+	.name = "gcc -gsplit-dwarf " flags, .needs = "gcc g++", .oracle = "before", \
+	.build = WHOLE_AND_SPLIT("gcc", "g++", flags)
+#define SPLIT_LLVM(flags)                                                                   \
+	.name = "clang -gsplit-dwarf " flags, .needs = "clang clang++", .oracle = "before", \
+	.build = WHOLE_AND_SPLIT("clang", "clang++", flags)
+/* A program changed after linking; llvm-symbolizer reads the one before. */
+#define CHANGED(what, program, flags, command)     \
+	.name = what, .needs = "gcc g++ " program, \
+	.build = BUILD("gcc", "g++", flags) " && cp fixture before && " command, .oracle = "before"
+
+static struct sp_object *open_dwo(void *context, const char *path)
+{
+	struct sp_object **opened = context;
+	struct sp_object *object = NULL;
+	struct sp_error *error = sp_object_open_path(path, &object);
+	sp_error_destroy(error);
+	while (*opened)
+		opened++;
+	return *opened = object;
+}
+
+static struct sp_object *open_file(const char *name)
+{
+	char path[512];
+	struct sp_object *object;
+	if (!name)
+		return NULL;
+	path_of(name, path, sizeof(path));
+	struct sp_error *error = sp_object_open_path(path, &object);
+	if (error)
+		fail_msg("%s", error->message);
+	return object;
+}
+
+static unsigned compare_with_llvm(const struct fixture *fixture)
+{
+	struct sp_object *opened[16] = { 0 };
+	struct sp_dwarf_files files = { .main = open_file("fixture"),
+		                        .supplementary = open_file(fixture->supplementary),
+		                        .package = open_file(fixture->package),
+		                        .open_dwo = open_dwo,
+		                        .context = opened };
+	char path[512], hidden[512];
+	const char *note;
+	path_of(fixture->oracle ? fixture->oracle : "fixture", path, sizeof(path));
+	path_of("hidden", hidden, sizeof(hidden));
+	hide_symbols(path, hidden);
+	struct text_answers ours = make_addresses(files.main, fixture->step ? fixture->step : 4);
+	look_up(&files, &ours, &note);
+	struct text_answers theirs = ask_llvm(hidden, &ours);
+	for (size_t i = 0; i < theirs.count && fixture->dot; i++)
+		for (size_t k = 0; k < theirs.items[i].count; k++) {
+			char *place = theirs.items[i].frames[k].place;
+			if (!strncmp(place, "././", 4))
+				memmove(place, place + 2, strlen(place + 2) + 1);
+		}
+	unsigned differences = count_differences(fixture->name, &ours, &theirs);
+	if (note && (!fixture->note || !strstr(note, fixture->note))) {
+		printf("%s: note: %s\n", fixture->name, note);
+		differences = UINT32_MAX;
+	}
+	if (ours.count < 40)
+		differences = UINT32_MAX;
+	free_answers(&ours);
+	free_answers(&theirs);
+	sp_object_destroy(files.main);
+	sp_object_destroy(files.supplementary);
+	sp_object_destroy(files.package);
+	for (size_t i = 0; opened[i]; i++)
+		sp_object_destroy(opened[i]);
+	return differences;
+}
+
+/* Returns false when the fixture is not as expected. */
+static bool check_fixture(const struct fixture *fixture)
+{
+	if (!have(fixture->needs)) {
+		skip_part(fixture->name, "a compiler or tool is not here");
+		return true;
+	}
+	if (!run("rm -rf ./* && cp $D/* ./ ") || !run(fixture->build)) {
+		printf("%s: can't be made\n", fixture->name);
+		run("cat log >&2");
+		return false;
+	}
+	unsigned differences = compare_with_llvm(fixture);
+	if (differences == fixture->differences)
+		return true;
+	printf("%s: %u answers differ\n", fixture->name, differences);
+	return false;
+}
+
+static void check_fixtures(const struct fixture *fixtures, size_t count)
+{
+	unsigned failures = 0;
+	if (!have("llvm-symbolizer")) {
+		skip_part("all compilers", "no llvm-symbolizer here");
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		failures += !check_fixture(&fixtures[i]);
+	assert_int_equal(failures, 0);
 }
 
 #endif
