@@ -15,7 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef __APPLE__
 extern char **environ;
+#endif
 
 #define WORDS 32      /* of one command */
 #define CANDIDATES 16 /* commands that are tried */
@@ -51,7 +53,8 @@ static char *expand_word(struct launch *launch, const char *word, size_t length,
 			i++;
 		} else {
 			*at++ = word[i];
-			i += word[i] == '%' && i + 1 < length && word[i + 1] == '%';
+			if (word[i] == '%' && i + 1 < length && word[i + 1] == '%')
+				i++;
 		}
 	}
 	*at = 0;
@@ -71,7 +74,9 @@ static void add_command(struct launch *launch, const char *text, size_t length, 
 			at++;
 			continue;
 		}
-		char quote = text[at] == '"' || text[at] == '\'' ? text[at] : 0;
+		char quote = 0;
+		if (text[at] == '"' || text[at] == '\'')
+			quote = text[at];
 		size_t start = quote ? ++at : at;
 		while (at < length && (quote ? text[at] != quote : text[at] != ' ' && text[at] != '\t'))
 			at++;

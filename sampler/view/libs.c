@@ -12,12 +12,13 @@
 
 #define VERSION_OF_TOP_LIBS 41    /* from this preprocessedProfileVersion on all are at the top */
 #define MEMORY_LIMIT (256u << 20) /* bytes of strings */
-#define PROCESS_DEPTH 8           /* profiles inside profiles (Gecko's `processes`) */
+#define NESTING 16                /* objects and arrays around libs: processes in processes, threads in them */
 
 struct libs_reader {
 	struct sp_json_reader json;
 	struct view_libs *libs;
 	uint64_t version; /* preprocessedProfileVersion; 0 = not seen */
+	bool top_libs;    /* the list at the top was read */
 	bool complete;    /* nothing more needs to be read */
 };
 
@@ -147,43 +148,46 @@ static void read_meta(struct libs_reader *r)
 	}
 }
 
-static void read_profile(struct libs_reader *r, unsigned depth);
-
-/* The objects of an array, each a thread or a process with libs of its own. */
-static void read_parts(struct libs_reader *r, unsigned depth)
+/* One member of a profile, process or thread; true when its value is an array of such that was begun. */
+static bool read_member(struct libs_reader *r, const char *key, size_t length, bool top, bool nest)
 {
-	if (depth == PROCESS_DEPTH || sp_json_peek(&r->json) != SP_JSON_KIND_ARRAY) {
+	bool is_libs = is_key(key, length, "libs");
+	bool parts = is_key(key, length, "threads") || is_key(key, length, "processes");
+	if (parts && nest && r->version < VERSION_OF_TOP_LIBS && sp_json_peek(&r->json) == SP_JSON_KIND_ARRAY)
+		return sp_json_read_array(&r->json);
+	if (is_libs)
+		read_libs(r);
+	else if (top && is_key(key, length, "meta"))
+		read_meta(r);
+	else
 		sp_json_skip(&r->json);
-		return;
-	}
-	sp_json_read_array(&r->json);
-	while (sp_json_next_item(&r->json))
-		read_profile(r, depth + 1);
+	r->top_libs |= top && is_libs;
+	r->complete = r->top_libs && r->version >= VERSION_OF_TOP_LIBS;
+	return false;
 }
 
-static void read_profile(struct libs_reader *r, unsigned depth)
+/* Walks through the profile, the processes and the threads in it: objects (of an odd depth) and arrays of them. */
+static void read_profile(struct libs_reader *r)
 {
+	unsigned depth = 0; /* open objects and arrays */
 	const char *key;
 	size_t length;
-	bool has_libs = false;
-	if (sp_json_peek(&r->json) != SP_JSON_KIND_OBJECT) {
+	if (sp_json_peek(&r->json) == SP_JSON_KIND_OBJECT)
+		depth += sp_json_read_object(&r->json);
+	else
 		sp_json_skip(&r->json);
-		return;
-	}
-	sp_json_read_object(&r->json);
-	while (!r->complete && sp_json_next_key(&r->json, &key, &length)) {
-		bool is_libs = is_key(key, length, "libs");
-		bool parts = is_key(key, length, "threads") || is_key(key, length, "processes");
-		if (is_libs)
-			read_libs(r);
-		else if (!depth && is_key(key, length, "meta"))
-			read_meta(r);
-		else if (parts && r->version < VERSION_OF_TOP_LIBS)
-			read_parts(r, depth);
-		else
+	while (depth && !r->complete && !sp_json_read_failed(&r->json)) {
+		bool in_array = depth % 2 == 0;
+		if (in_array && !sp_json_next_item(&r->json))
+			depth--;
+		else if (in_array && sp_json_peek(&r->json) == SP_JSON_KIND_OBJECT)
+			depth += sp_json_read_object(&r->json);
+		else if (in_array)
 			sp_json_skip(&r->json);
-		has_libs |= is_libs;
-		r->complete = !depth && has_libs && r->version >= VERSION_OF_TOP_LIBS;
+		else if (!sp_json_next_key(&r->json, &key, &length))
+			depth--;
+		else
+			depth += read_member(r, key, length, depth == 1, depth < NESTING);
 	}
 }
 
@@ -195,7 +199,7 @@ struct sp_error *view_libs_read(const char *path, struct view_libs *ret)
 	if (error)
 		return error;
 	sp_json_read_init_fill(&r.json, view_text_fill, text);
-	read_profile(&r, 0);
+	read_profile(&r);
 	error = r.complete ? sp_json_read_error(&r.json) : sp_json_read_finish(&r.json);
 	sp_json_read_deinit(&r.json);
 	view_text_close(text);

@@ -38,7 +38,7 @@ struct sp_error *view_random_token(char *ret)
 	if (error)
 		return error;
 	size_t bit = 0, at = 0;
-	for (; bit < RANDOM_BYTES * 8; bit += 5) {
+	for (; bit < sizeof(bytes) * 8; bit += 5) {
 		unsigned word = (unsigned)bytes[bit / 8] << 8 | (bit / 8 + 1 < RANDOM_BYTES ? bytes[bit / 8 + 1] : 0);
 		ret[at++] = digits[word >> (11 - bit % 8) & 31];
 	}

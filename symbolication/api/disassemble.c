@@ -165,6 +165,8 @@ static bool decode_one(struct api_disassembly *d, const struct machine *machine,
 			return add_invalid(d, instruction.offset, at, length);
 		}
 		const cs_insn *insn = e->insn[s];
+		if (!insn)
+			return false;
 		length = insn->size;
 		instruction.text[s] = add_text(d, insn->mnemonic, insn->op_str[0] ? " " : "", insn->op_str);
 		if (instruction.text[s] == UINT32_MAX)

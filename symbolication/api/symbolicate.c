@@ -152,6 +152,7 @@ static void write_location(struct job_state *state, uint64_t address, const stru
 static void write_stack(struct job_state *state, struct api_stack stack)
 {
 	struct sp_json *json = state->json;
+	const struct api_module *modules = &state->request->modules.items[state->job->module_first];
 	sp_json_array_begin(json);
 	for (size_t i = 0; i < stack.count && !json->error; i++) {
 		const struct api_frame *frame = &state->request->frames.items[stack.first + i];
@@ -160,7 +161,7 @@ static void write_stack(struct job_state *state, struct api_stack stack)
 		sp_json_member_int(json, "frame", (int64_t)i);
 		sp_json_key(json, "module_offset");
 		sp_json_hex(json, frame->address);
-		sp_json_member_string(json, "module", m->asked->name);
+		sp_json_member_string(json, "module", modules[frame->module].name);
 		if (m->module)
 			write_location(state, frame->address, &m->result.locations[m->next]);
 		m->next++;

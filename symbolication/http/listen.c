@@ -104,14 +104,18 @@ struct sp_error *http_listen(const char *address, uint16_t port, unsigned attemp
 		return attempts > 1 ? sp_error_from_errno(errnum, "cannot listen on %s, ports %u to %u", address, port,
 		                                          port + attempts - 1)
 		                    : sp_error_from_errno(errnum, "cannot listen on %s port %u", address, port);
-	struct sockaddr_storage bound;
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} bound = { 0 };
 	socklen_t bound_size = sizeof(bound);
-	if (getsockname(fd, (struct sockaddr *)&bound, &bound_size)) {
+	if (getsockname(fd, &bound.any, &bound_size)) {
 		errnum = socket_error();
 		http_close_socket(fd);
 		return sp_error_from_errno(errnum, "cannot listen on %s", address);
 	}
 	*ret = fd;
-	*ret_port = ntohs(*port_of((struct sockaddr *)&bound));
+	*ret_port = ntohs(bound.any.sa_family == AF_INET6 ? bound.v6.sin6_port : bound.v4.sin_port);
 	return NULL;
 }

@@ -9,11 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifndef O_CLOEXEC
-#define O_CLOEXEC 0
-#endif
-#ifndef O_BINARY
-#define O_BINARY 0
+#ifdef _WIN32
+#define OPEN_FLAGS (O_RDONLY | O_BINARY | O_NOINHERIT)
+#else
+#define OPEN_FLAGS (O_RDONLY | O_CLOEXEC)
 #endif
 
 void http_list_push(struct http_list *list, struct http_job *job)
@@ -65,7 +64,7 @@ static struct MHD_Response *text_response(struct http_job *job, unsigned status,
 static struct MHD_Response *file_response(struct http_job *job, const struct sp_http_reply *reply)
 {
 	struct stat st;
-	int fd = open(reply->file, O_RDONLY | O_CLOEXEC | O_BINARY);
+	int fd = open(reply->file, OPEN_FLAGS);
 	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		int errnum = errno;
 		if (fd >= 0)
