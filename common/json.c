@@ -2,6 +2,8 @@
  * time, straight into the buffer; each value asks once for the most room that it can need. */
 #include "common/json.h"
 
+#include "common/json_plain.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,11 +176,12 @@ static void put_quoted(struct sp_json *json, const char *string, size_t length)
 {
 	const unsigned char *at = (const unsigned char *)string, *end = at + length, *run = at;
 	put_bytes(json, "\"", 1);
-	while (at < end) {
-		if (*at >= 0x20 && *at < 0x80 && *at != '"' && *at != '\\') {
+	for (;;) {
+		at = (const unsigned char *)sp_json_plain((const char *)at, (const char *)end);
+		while (at < end && *at >= 0x20 && *at < 0x80 && *at != '"' && *at != '\\')
 			at++;
-			continue;
-		}
+		if (at == end)
+			break;
 		unsigned sequence = *at < 0x80 ? 0 : utf8_length(at, (size_t)(end - at));
 		if (sequence) {
 			at += sequence;
@@ -209,6 +212,13 @@ void sp_json_string_n(struct sp_json *json, const char *string, size_t length)
 	char *start = room(json, NUMBER_ROOM);
 	json->used += (size_t)(begin_value(json, start) - start);
 	put_quoted(json, string, length);
+}
+
+void sp_json_members(struct sp_json *json, const char *text, size_t size)
+{
+	char *start = room(json, NUMBER_ROOM);
+	json->used += (size_t)(begin_value(json, start) - start);
+	put_bytes(json, text, size);
 }
 
 void sp_json_string(struct sp_json *json, const char *string)

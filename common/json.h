@@ -48,6 +48,8 @@ void sp_json_ns_as_ms(struct sp_json *json, int64_t ns);
 void sp_json_hex(struct sp_json *json, uint64_t value);
 void sp_json_bool(struct sp_json *json, bool value);
 void sp_json_null(struct sp_json *json);
+/* Members of the open object that were written before and kept: "a":1,"b":2 without the braces. At least one. */
+void sp_json_members(struct sp_json *json, const char *text, size_t size);
 /* A newline between values, for people who look into the file. */
 void sp_json_newline(struct sp_json *json);
 /* Flushes and gives the first error. */

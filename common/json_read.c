@@ -2,6 +2,8 @@
  * spans two chunks (only strings and numbers can) is gathered in `scratch`; everything else is one byte at a time. */
 #include "common/json_read.h"
 
+#include "common/json_plain.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -320,6 +322,7 @@ static bool read_escape(struct sp_json_reader *reader)
 /* The run of plain bytes from `at`: up to a quote, a backslash or a control character. */
 static const char *plain_run(const char *at, const char *end)
 {
+	at = sp_json_plain(at, end);
 	while (at < end && *at != '"' && *at != '\\' && (unsigned char)*at >= 0x20)
 		at++;
 	return at;

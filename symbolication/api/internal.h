@@ -81,6 +81,20 @@ struct sp_error *api_asm(const struct sp_api *api, const struct api_code_request
  * else `path` itself. A new string is in the arena; without memory it is `path`. */
 const char *api_shown_path(struct sp_arena *arena, const char *path);
 
+/* ---- Functions and files of frames as JSON text (place.c) ---- */
+
+struct api_places {
+	struct sp_arena arena;
+	struct api_place *slots;
+	size_t mask;
+	struct sp_buffer text; /* of the one that is being made */
+};
+/* For a reply of that many frames; false without memory. The strings that are given must live until deinit. */
+bool api_places_init(struct api_places *places, size_t frames);
+void api_places_deinit(struct api_places *places);
+/* Writes the members "function" and "file" of the open object, those that are not NULL; false without memory. */
+bool api_places_write(struct api_places *places, struct sp_json *json, const char *function, const char *file);
+
 /* ---- Source files (source_file.c; opening them: source_file_unix.c, source_file_windows.c) ---- */
 
 /* Reads a regular file of this machine for showing. Never one under /proc, /sys or /dev, never through a symbolic link

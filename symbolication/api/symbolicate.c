@@ -24,25 +24,11 @@ struct job_state {
 	const struct sp_api *api;
 	const struct api_symbolicate_request *request;
 	const struct api_job *job;
-	struct sp_arena arena; /* shown paths */
 	struct job_module *modules;
-	/* Shown paths by the address of the path in the debug information, which is the same string for a whole file.
-	 */
-	struct {
-		const char *path, *shown;
-	} paths[64];
+	struct api_places places;
+	bool no_memory;
 	struct sp_json *json;
 };
-
-static const char *shown_path(struct job_state *state, const char *path)
-{
-	size_t slot = sp_hash_u64((uintptr_t)path) % (sizeof(state->paths) / sizeof(*state->paths));
-	if (state->paths[slot].path != path) {
-		state->paths[slot].path = path;
-		state->paths[slot].shown = api_shown_path(&state->arena, path);
-	}
-	return state->paths[slot].shown;
-}
 
 /* ---- Look-ups ---- */
 
@@ -102,12 +88,9 @@ static bool look_up(struct job_state *state)
 
 /* ---- The reply ---- */
 
-static void write_place(struct job_state *state, const char *file, uint32_t line)
+static void write_place(struct job_state *state, const char *function, const char *file)
 {
-	if (file)
-		sp_json_member_string(state->json, "file", shown_path(state, file));
-	if (line)
-		sp_json_member_int(state->json, "line", line);
+	state->no_memory |= !api_places_write(&state->places, state->json, function, file);
 }
 
 static void write_inlines(struct job_state *state, const struct spsym_frame *frames, size_t count)
@@ -117,9 +100,9 @@ static void write_inlines(struct job_state *state, const struct spsym_frame *fra
 	sp_json_array_begin(json);
 	for (size_t i = 0; i < count; i++) {
 		sp_json_object_begin(json);
-		if (frames[i].function)
-			sp_json_member_string(json, "function", frames[i].function);
-		write_place(state, frames[i].file, frames[i].line);
+		write_place(state, frames[i].function, frames[i].file);
+		if (frames[i].line)
+			sp_json_member_int(json, "line", frames[i].line);
 		sp_json_object_end(json);
 	}
 	sp_json_array_end(json);
@@ -134,8 +117,8 @@ static void write_location(struct job_state *state, uint64_t address, const stru
 
 	/* A function without an offset is dropped by the front-end, so one whose start is unknown begins here. */
 	bool covered = symbol->address <= address && (symbol->name || address - symbol->address < symbol->size);
+	write_place(state, function, outer ? outer->file : NULL);
 	if (function) {
-		sp_json_member_string(json, "function", function);
 		sp_json_key(json, "function_offset");
 		sp_json_hex(json, covered ? address - symbol->address : 0);
 		if (covered && symbol->size) {
@@ -143,8 +126,8 @@ static void write_location(struct job_state *state, uint64_t address, const stru
 			sp_json_hex(json, symbol->size);
 		}
 	}
-	if (outer)
-		write_place(state, outer->file, outer->line);
+	if (outer && outer->line)
+		sp_json_member_int(json, "line", outer->line);
 	if (location->frame_count > 1)
 		write_inlines(state, location->frames, location->frame_count - 1);
 }
@@ -237,7 +220,7 @@ static void write_modules(struct job_state *state)
 	free(key);
 }
 
-static void symbolicate_job(struct job_state *state)
+static void write_job(struct job_state *state)
 {
 	struct sp_json *json = state->json;
 	sp_json_object_begin(json);
@@ -261,7 +244,23 @@ static void end_job(struct job_state *state)
 		sp_error_destroy(m->error);
 	}
 	free(state->modules);
-	sp_arena_deinit(&state->arena);
+	api_places_deinit(&state->places);
+}
+
+/* One job's result; false without memory. */
+static bool answer_job(struct job_state *state)
+{
+	size_t frames = 0;
+	for (size_t s = 0; s < state->job->stack_count; s++)
+		frames += state->request->stacks.items[state->job->stack_first + s].count;
+	state->modules = calloc(state->job->module_count ? state->job->module_count : 1, sizeof(*state->modules));
+	if (!state->modules)
+		return false;
+	bool done = api_places_init(&state->places, frames) && look_up(state);
+	if (done)
+		write_job(state);
+	end_job(state);
+	return done && !state->no_memory;
 }
 
 struct sp_error *api_symbolicate(const struct sp_api *api, const struct api_symbolicate_request *request,
@@ -274,14 +273,7 @@ struct sp_error *api_symbolicate(const struct sp_api *api, const struct api_symb
 		struct job_state state = {
 			.api = api, .request = request, .job = &request->jobs.items[j], .json = json
 		};
-		state.modules = calloc(state.job->module_count ? state.job->module_count : 1, sizeof(*state.modules));
-		if (!state.modules)
-			return sp_error_no_memory();
-		bool looked_up = look_up(&state);
-		if (looked_up)
-			symbolicate_job(&state);
-		end_job(&state);
-		if (!looked_up)
+		if (!answer_job(&state))
 			return sp_error_no_memory();
 	}
 	sp_json_array_end(json);

@@ -181,37 +181,29 @@ static void assert_error(const char *path, const char *body, enum sp_api_status 
 #define FRAME(offset) "\"module_offset\":\"" offset "\",\"module\":\"libgood.so\""
 #define RUST_PATH "git:github.com/rust-lang/rust:library/core/src/x.rs:53cb7b09b00cbea8754ffb78e7e3cb521cb8af4b"
 
+/* clang-format off */
 static void test_every_kind_of_frame(void **state)
 {
 	(void)state;
 	snprintf(source_path, sizeof(source_path), "/src/inner.h");
 	assert_reply(
 	    "/symbolicate/v5",
-	    "{\"jobs\":[{\"memoryMap\":[[\"libgood.so\",\"" GOOD_ID
-	    "\"]],\"stacks\":[[[0,4352],[0,4096],[0,8193]],[],[[0,12288],[0,12289],[0,16384]]]}]}",
+	    "{\"jobs\":[{\"memoryMap\":[[\"libgood.so\",\"" GOOD_ID "\"]],"
+	    "\"stacks\":[[[0,4352],[0,4096],[0,8193]],[],[[0,12288],[0,12289],[0,16384]]]}]}",
 	    "{\"results\":[{\"stacks\":[["
-	    "{\"frame\":0," FRAME(
-	        "0x1100") ",\"function\":\"outer(int)\",\"function_offset\":\"0x100\","
-	                  "\"function_size\":\"0x1000\",\"file\":\"/src/outer.cpp\",\"line\":33,\"inlines\":["
-	                  "{\"function\":\"innermost\",\"file\":\"/src/inner.h\",\"line\":11},"
-	                  "{\"function\":\"middle\",\"file\":\"" RUST_PATH "\",\"line\":22}]},"
-	                  "{\"frame\":1," FRAME(
-	                      "0x1000") ",\"function\":\"outer(int)\",\"function_offset\":\"0x0\","
-	                                "\"function_size\":\"0x1000\",\"file\":\"/src/outer.cpp\"},"
-	                                "{\"frame\":2," FRAME(
-	                                    "0x2001") ",\"function\":\"bare\",\"function_offset\":\"0x1\"}],[],["
-	                                              "{\"frame\":0," FRAME(
-	                                                  "0x3000") ",\"function\":\"lonely\",\"function_offset\":"
-	                                                            "\"0x0\"},"
-	                                                            "{\"frame\":1," FRAME(
-	                                                                "0x3001") ",\"file\":\"/src/"
-	                                                                          "asm.S\",\"line\":5},"
-	                                                                          "{\"frame\":2," FRAME(
-	                                                                              "0x4000") "}]],"
-	                                                                                        "\"found_modules\":{"
-	                                                                                        "\"libgood.so/" GOOD_ID
-	                                                                                        "\":true}}]}");
+	    "{\"frame\":0," FRAME("0x1100") ",\"function\":\"outer(int)\",\"file\":\"/src/outer.cpp\","
+	    "\"function_offset\":\"0x100\",\"function_size\":\"0x1000\",\"line\":33,\"inlines\":["
+	    "{\"function\":\"innermost\",\"file\":\"/src/inner.h\",\"line\":11},"
+	    "{\"function\":\"middle\",\"file\":\"" RUST_PATH "\",\"line\":22}]},"
+	    "{\"frame\":1," FRAME("0x1000") ",\"function\":\"outer(int)\",\"file\":\"/src/outer.cpp\","
+	    "\"function_offset\":\"0x0\",\"function_size\":\"0x1000\"},"
+	    "{\"frame\":2," FRAME("0x2001") ",\"function\":\"bare\",\"function_offset\":\"0x1\"}],[],["
+	    "{\"frame\":0," FRAME("0x3000") ",\"function\":\"lonely\",\"function_offset\":\"0x0\"},"
+	    "{\"frame\":1," FRAME("0x3001") ",\"file\":\"/src/asm.S\",\"line\":5},"
+	    "{\"frame\":2," FRAME("0x4000") "}]],"
+	    "\"found_modules\":{\"libgood.so/" GOOD_ID "\":true}}]}");
 }
+/* clang-format on */
 
 static void test_both_body_forms_and_any_key_order(void **state)
 {
@@ -636,6 +628,52 @@ static void test_asm_of_other_architectures(void **state)
 	assert_error("/asm/v1", ASM_BODY("0x1000", ",\"size\":\"0xc\""), SP_API_OK, "no disassembler");
 }
 
+/* The reply of another implementation for the same bytes: its offsets and branch targets. */
+static void test_asm_against_a_stored_reply(void **state)
+{
+	(void)state;
+	static const char *const names[] = { TEST_SHARED_DATA "/macho/libmozglue.dylib",
+		                             TEST_SHARED_DATA "/api/asm_arm64.txt" };
+	static uint8_t code[0xe8];
+	static char text[8192];
+	FILE *file = fopen(names[0], "rb");
+	if (!file) {
+		printf("SKIPPED: no shared data (%s)\n", names[0]);
+		skip();
+	}
+	/* In this file the code's offset is its relative address. */
+	assert_int_equal(fseek(file, 0x973c, SEEK_SET), 0);
+	assert_int_equal(fread(code, 1, sizeof(code), file), sizeof(code));
+	fclose(file);
+	file = fopen(names[1], "rb");
+	assert_non_null(file);
+	assert_true(fread(text, 1, sizeof(text) - 1, file) > 0);
+	fclose(file);
+	cJSON *json = cJSON_Parse(text), *expected = cJSON_GetObjectItem(json, "instructions");
+	struct api_disassembly d;
+	struct sp_error *error = api_disassemble("arm64", 0x973c, code, sizeof(code), &d);
+	assert_null(error);
+	assert_string_equal(d.arch, cJSON_GetStringValue(cJSON_GetObjectItem(json, "arch")));
+	assert_int_equal(cJSON_GetArraySize(expected), d.instructions.count);
+	unsigned targets = 0;
+	for (size_t i = 0; i < d.instructions.count; i++) {
+		const struct api_instruction *ours = &d.instructions.items[i];
+		cJSON *theirs = cJSON_GetArrayItem(expected, (int)i);
+		const char *line = cJSON_GetArrayItem(theirs, 1)->valuestring;
+		const char *mnemonic = d.texts.items + ours->text[0];
+		assert_int_equal(ours->offset, cJSON_GetArrayItem(theirs, 0)->valueint);
+		assert_memory_equal(mnemonic, line, strcspn(line, " "));
+		bool branch = line[0] == 'b' || !strncmp(line, "cb", 2);
+		assert_int_equal(ours->has_target, branch);
+		if (branch)
+			assert_int_equal(ours->target, strtoull(strstr(line, "0x"), NULL, 16));
+		targets += branch;
+	}
+	assert_int_equal(targets, 10);
+	api_disassembly_deinit(&d);
+	cJSON_Delete(json);
+}
+
 static void test_asm_of_a_huge_function_is_cut_visibly(void **state)
 {
 	(void)state;
@@ -670,6 +708,7 @@ int main(void)
 		cmocka_unit_test(test_bad_code_bodies),
 		cmocka_unit_test(test_asm_x86_64),
 		cmocka_unit_test(test_asm_of_other_architectures),
+		cmocka_unit_test(test_asm_against_a_stored_reply),
 		cmocka_unit_test(test_asm_of_a_huge_function_is_cut_visibly),
 	};
 	return cmocka_run_group_tests(tests, make_files, remove_files);
