@@ -18,6 +18,7 @@ struct sp_error *sp_error_no_memory(void)
 }
 
 /* vasprintf() is not everywhere (mingw); this is. */
+static char *format_string(const char *format, va_list args) SP_PRINTF(1, 0);
 static char *format_string(const char *format, va_list args)
 {
 	va_list copy;

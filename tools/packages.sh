@@ -26,6 +26,7 @@ libcapstone-dev pc:capstone
 
 test_packages='
 libcmocka-dev pc:cmocka
+libdw-dev pc:libdw
 python3 cmd:python3
 nodejs cmd:node
 npm cmd:npm

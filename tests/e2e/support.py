@@ -15,11 +15,10 @@ import hashlib
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
+import socket
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -251,46 +250,63 @@ class Function:
 class Profiler:
     """A profile loaded in profiler-cli: the Firefox Profiler's own reading of it.
 
-    A daemon per object holds the profile; close() ends it (TestCase.profiler() sees to that)."""
+    A daemon per object holds the profile; close() ends it (TestCase.profiler() sees to that). It is started here, as
+    a child, and not by `profiler-cli load`: that gives up after half a second, which a busy machine needs to start it.
+    """
 
     def __init__(self, path, symbol_server=None):
-        self._command = profiler_cli()
-        if not self._command:
+        command = profiler_cli()
+        if not command:
             raise unittest.SkipTest("no node or no profiler-cli (tools/test installs both)")
+        self._command = command
         # The daemon's socket is in this folder, and the path of a socket may have 107 bytes at most.
         self._sessions = tempfile.mkdtemp(prefix="sp-pq-", dir="/tmp")
-        self._closed = False
+        self._environment = {"PROFILER_CLI_SESSION_DIR": self._sessions, "NODE_NO_WARNINGS": "1"}
         options = ["--symbol-server", symbol_server] if symbol_server else []
+        with open(os.path.join(self._sessions, "out"), "wb") as out:
+            self._daemon = subprocess.Popen(
+                [*command, "--daemon", os.path.abspath(path), "--session", "s", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**os.environ, **self._environment},
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
         try:
-            self._load(str(path), *options)
+            self._wait_until_loaded()
         except BaseException:
             self.close()
             raise
 
-    def _load(self, *args):
-        """Loads the profile. profiler-cli gives its daemon half a second to start, which a busy machine needs more
-        than once: then the daemon, which goes on starting, is asked until it answers."""
-        try:
-            self._run("load", *args)
-        except AssertionError as error:
-            pid = re.search(r"daemon may still be running as pid (\d+)", str(error))
-            if not pid:
-                raise
-            deadline = time.monotonic() + TIMEOUT
-            while time.monotonic() < deadline and _is_daemon(int(pid[1]), self._command[1]):
-                with contextlib.suppress(AssertionError):
-                    self._run("profile", "info", "--json")
-                    return
-                time.sleep(0.1)
-            raise
+    def _wait_until_loaded(self):
+        deadline = time.monotonic() + TIMEOUT
+        answer = {"type": "starting"}
+        while answer["type"] != "ready":
+            if answer["type"] == "error" or self._daemon.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"profiler-cli cannot load the profile: {answer}\n{self._log()}")
+            time.sleep(0.05)
+            answer = self._message({"type": "status"}) or answer
 
-    def _run(self, *args, timeout=TIMEOUT):
-        env = {"PROFILER_CLI_SESSION_DIR": self._sessions, "NODE_NO_WARNINGS": "1"}
-        result = run(*self._command, *args, "--session", "s", env=env, timeout=timeout)
+    def _message(self, message):
+        """The daemon's answer to one line of JSON on its socket; None when it does not listen (yet)."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.settimeout(TIMEOUT)
+                connection.connect(os.path.join(self._sessions, "s.sock"))
+                connection.sendall(json.dumps(message).encode() + b"\n")
+                return json.loads(connection.makefile().readline())
+        except (OSError, ValueError):
+            return None
+
+    def _log(self):
+        texts = [pathlib.Path(self._sessions, name) for name in ("out", "s.log")]
+        return "\n".join(path.read_text(errors="replace") for path in texts if path.exists())
+
+    def _run(self, *args):
+        result = run(*self._command, *args, "--session", "s", env=self._environment)
         if result.status:
-            log = pathlib.Path(self._sessions, "s.log")
-            text = log.read_text(errors="replace") if log.exists() else ""
-            raise AssertionError(f"profiler-cli {' '.join(args)}: {result}\n{text}")
+            raise AssertionError(f"profiler-cli {' '.join(args)}: {result}\n{self._log()}")
         return result.out
 
     def query(self, *args):
@@ -337,31 +353,13 @@ class Profiler:
         return self.query("thread", "markers", "--thread", thread, "--limit", "0")
 
     def close(self):
-        """Ends the daemon; it is killed when it does not answer (a broken profile can make it hang)."""
-        if self._closed:
-            return
-        self._closed = True
-        pid = None
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            pid = json.loads(pathlib.Path(self._sessions, "s.json").read_text())["pid"]
-        with contextlib.suppress(AssertionError):
-            self._run("stop", timeout=20)
-        if pid:
-            deadline = time.monotonic() + 5
-            while _is_daemon(pid, self._command[1]) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            if _is_daemon(pid, self._command[1]):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        """Ends the daemon, whatever it is doing (a broken profile can make it hang)."""
+        self._daemon.kill()
+        self._daemon.wait()
         shutil.rmtree(self._sessions, ignore_errors=True)
 
 
-def _is_daemon(pid, script):
-    """Whether the process is still the daemon (and no other that got its number)."""
-    with contextlib.suppress(OSError):
-        return script.encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
-
-
-if __name__ == "__main__":
-    sys.exit("run tests/e2e/run")
+def _end_with_parent():
+    """In a child: the kernel ends it when the thread that started it is gone."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
