@@ -638,7 +638,10 @@ static char *folder_of(const char *path)
 	const char *slash = strrchr(path, '/');
 	if (!slash)
 		return strdup(".");
-	return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+	char *folder = strdup(path);
+	if (folder)
+		folder[slash == path ? 1 : slash - path] = '\0';
+	return folder;
 }
 
 struct sp_error *sp_profile_builder_create(const char *recording_path, const struct sp_profile_options *options,

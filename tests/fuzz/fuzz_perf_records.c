@@ -1,6 +1,6 @@
-/* Fuzzes the perf_event record decoder and the ring: the input is what a kernel wrote into a ring, in turns with reading
- * and releasing. Byte 0: bit 0 = the side band's layout, bits 1-3 = ring size; byte 1: how much is written and released
- * at a time. */
+/* Fuzzes the perf_event record decoder and the ring: the input is what a kernel wrote into a ring, in turns with
+ * reading and releasing. Byte 0: bit 0 = the side band's layout, bits 1-3 = ring size; byte 1: how much is written and
+ * released at a time. */
 #include "platform/linux/perf_ring.h"
 
 #include <stdlib.h>
