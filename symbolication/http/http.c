@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void on_mhd_message(void *context, const char *format, va_list args) SP_PRINTF(2, 0);
 static void on_mhd_message(void *context, const char *format, va_list args)
 {
 	struct sp_http *http = context;

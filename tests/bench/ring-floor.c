@@ -1,6 +1,7 @@
 /* ring-floor HZ STACK_BYTES command [args...]: the floor of every sampling profiler. Opens one cpu-clock event a CPU as
- * sp does and runs the command. With STACK_BYTES 0 the samples hold nothing but the address (the cost of the timer); else
- * they hold registers and a copy of the user stack, and the reader does nothing but walk the records. Needs root. */
+ * sp does and runs the command. With STACK_BYTES 0 the samples hold nothing but the address (the cost of the timer);
+ * else they hold registers and a copy of the user stack, and the reader does nothing but walk the records. Needs root.
+ */
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <poll.h>
@@ -62,8 +63,7 @@ static void walk(struct ring *ring)
 	uint64_t tail = ring->page->data_tail;
 	const uint8_t *data = (const uint8_t *)ring->page + ring->page->data_offset;
 	while (tail < head) {
-		const struct perf_event_header *header =
-		    (const void *)(data + (tail & (ring->page->data_size - 1)));
+		const struct perf_event_header *header = (const void *)(data + (tail & (ring->page->data_size - 1)));
 		tail += header->size;
 		ring->records++;
 	}

@@ -1,5 +1,5 @@
-/* threads N SECONDS: N threads that compute and call through a few frames, for as long as it takes them to use SECONDS of
- * CPU time each. A target for benchmarks. */
+/* threads N SECONDS: N threads that compute and call through a few frames, for as long as it takes them to use SECONDS
+ * of CPU time each. A target for benchmarks. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>

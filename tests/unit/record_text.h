@@ -21,6 +21,7 @@ struct text {
 	size_t size;
 };
 
+static inline void say(struct text *text, const char *format, ...) SP_PRINTF(2, 3);
 static inline void say(struct text *text, const char *format, ...)
 {
 	va_list args;

@@ -22,6 +22,7 @@
 static sem_t gate; /* "/gate" waits until a test opens it */
 static char file_path[] = "/tmp/sp-test-http-XXXXXX";
 
+static void say(struct sp_http_reply *reply, const char *format, ...) SP_PRINTF(2, 3);
 static void say(struct sp_http_reply *reply, const char *format, ...)
 {
 	char text[512];
