@@ -109,6 +109,7 @@ struct sp_pipeline {
 	struct sp_facts *orphans;              /* facts without references that the loader still has */
 	uint32_t next_process, next_thread;
 
+	uint64_t started;   /* of sp_clock_now() */
 	uint64_t watermark; /* all before it was taken */
 	uint64_t now;       /* time of the latest event */
 	bool switches_seen; /* CPU times are known */

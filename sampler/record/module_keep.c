@@ -2,6 +2,8 @@
  * the cache folder under their debug ID. Runs on the loader's thread. */
 #include "common/file.h"
 #include "sampler/record/module.h"
+#include "symbolication/kallsyms.h"
+#include "symbolication/locate/locate.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,22 +13,6 @@
 
 #define KEPT_FILE_MAX ((size_t)512 << 20)
 #define KEPT_TOTAL_MAX ((uint64_t)2 << 30)
-
-/* Debug IDs come from files; only what is one becomes a file name. */
-static bool is_plain_id(const char *id)
-{
-	size_t length = strspn(id, "0123456789abcdefABCDEF");
-	return length >= 8 && !id[length];
-}
-
-static char *kept_path(const char *cache_folder, const char *debug_id)
-{
-	size_t size = strlen(cache_folder) + strlen(debug_id) + sizeof("/kept/");
-	char *path = malloc(size);
-	if (path)
-		snprintf(path, size, "%s/kept/%s", cache_folder, debug_id);
-	return path;
-}
 
 static struct sp_error *write_kept(const char *path, const void *bytes, size_t size)
 {
@@ -43,14 +29,16 @@ char *sp_module_keep_bytes(struct sp_modules *modules, const char *debug_id, con
                            size_t size)
 {
 	const char *cache_folder = modules->options.cache_folder;
-	if (!cache_folder || !is_plain_id(debug_id))
-		return NULL;
-	char *path = kept_path(cache_folder, debug_id);
+	char *path = NULL;
 	struct stat st;
-	if (!path || (!stat(path, &st) && (uint64_t)st.st_size == size))
+	if (!cache_folder || !debug_id[0])
+		return NULL;
+	struct sp_error *error = sp_kept_path(cache_folder, debug_id, &path);
+	if (!error && !stat(path, &st) && (uint64_t)st.st_size == size)
 		return path;
-	struct sp_error *error = NULL;
-	if (size > KEPT_FILE_MAX || modules->kept_bytes + size > KEPT_TOTAL_MAX)
+	if (error)
+		path = NULL;
+	else if (size > KEPT_FILE_MAX || modules->kept_bytes + size > KEPT_TOTAL_MAX)
 		error = sp_error_create(SP_ERROR_LIMIT, "%zu MB are too much to keep", size >> 20);
 	else
 		error = write_kept(path, bytes, size);
@@ -85,6 +73,81 @@ void sp_module_keep_if_gone(struct sp_module *module)
 	module->kept_path = sp_module_keep_bytes(modules, module->debug_id, module->seen.path, bytes, size);
 }
 
+/* ---- The kernel's symbols ---- */
+
+#define KALLSYMS_MAX ((size_t)256 << 20)
+
+/* "[ext4]" -> "ext4"; NULL for the kernel itself. False without memory. */
+static bool kernel_module_name(const struct sp_module *module, char **ret)
+{
+	const char *path = module->seen.path;
+	size_t length = strlen(path);
+	*ret = NULL;
+	if (!strncmp(path, "[kernel.", 8) || length < 3 || path[0] != '[')
+		return true;
+	*ret = strdup(path + 1);
+	if (!*ret)
+		return false;
+	(*ret)[length - 2] = '\0';
+	return true;
+}
+
+static struct sp_error *make_kallsyms(const struct sp_module *module, char **ret, size_t *ret_size)
+{
+	char *text, *name;
+	size_t size;
+	if (!kernel_module_name(module, &name))
+		return sp_error_no_memory();
+	struct sp_error *error = sp_file_read("/proc/kallsyms", KALLSYMS_MAX, &text, &size);
+	if (!error) {
+		struct sp_kallsyms_image image = {
+			.module = name,
+			.base = module->seen.start,
+			.build_id = module->seen.build_id,
+			.build_id_size = module->seen.build_id_size,
+			.arch = module->arch,
+		};
+		error = sp_kallsyms_make(text, size, &image, ret, ret_size, NULL);
+		free(text);
+	}
+	free(name);
+	return error;
+}
+
+/* The kernel with this ID has been here before. */
+static bool is_kept(const struct sp_module *module)
+{
+	char *path;
+	struct stat st;
+	struct sp_error *error = sp_kept_path(module->registry->options.cache_folder, module->debug_id, &path);
+	if (error) {
+		sp_error_destroy(error);
+		return false;
+	}
+	bool kept = !stat(path, &st);
+	free(path);
+	return kept;
+}
+
+static void keep_kernel(struct sp_module *module)
+{
+	if (!module->debug_id[0] || is_kept(module))
+		return;
+	char *text;
+	size_t size;
+	struct sp_error *error = make_kallsyms(module, &text, &size);
+	if (error) {
+		sp_log(module->registry->options.log, SP_LOG_DEBUG, "no symbols of %s are kept: %s", module->seen.path,
+		       error->message);
+		sp_error_destroy(error);
+		return;
+	}
+	module->kept_path = sp_module_keep_bytes(module->registry, module->debug_id, module->seen.path, text, size);
+	free(text);
+}
+
+/* ---- Jobs ---- */
+
 static struct sp_module *module_of_keep_job(struct sp_job *job)
 {
 	return (struct sp_module *)((char *)job - offsetof(struct sp_module, close_job));
@@ -92,27 +155,45 @@ static struct sp_module *module_of_keep_job(struct sp_job *job)
 
 static void keep_job(struct sp_job *job)
 {
-	sp_module_keep_if_gone(module_of_keep_job(job));
+	struct sp_module *module = module_of_keep_job(job);
+	if (module->kind == SP_MODULE_KERNEL)
+		keep_kernel(module);
+	else
+		sp_module_keep_if_gone(module);
 }
 
-static bool job_done(void *context)
+static bool is_worth_keeping(struct sp_module *module)
 {
-	return sp_job_done(context);
+	return module->handle != SP_HANDLE_NONE && module->kind != SP_MODULE_VDSO && !module->closed &&
+	       sp_module_ready(module);
 }
 
-void sp_modules_keep_gone(struct sp_modules *modules)
+static struct sp_module *push_keep_jobs(struct sp_modules *modules, bool kernel)
 {
-	if (!modules->options.cache_folder)
-		return;
 	struct sp_module *last = NULL;
 	for (struct sp_module *module = modules->all; module; module = module->next) {
-		if (module->handle == SP_HANDLE_NONE || module->kind != SP_MODULE_FILE || module->closed ||
-		    !sp_module_ready(module) || module->kept_path)
+		if (!is_worth_keeping(module) || (module->kind == SP_MODULE_KERNEL) != kernel)
 			continue;
 		module->close_job.run = keep_job;
 		sp_loader_push(modules->options.loader, &module->close_job);
 		last = module;
 	}
-	if (last)
-		sp_signal_wait(modules->options.progress, job_done, &last->close_job);
+	return last;
+}
+
+void sp_modules_keep_kernel(struct sp_modules *modules)
+{
+	if (!modules->options.cache_folder || !modules->options.ops || modules->kernel_kept)
+		return;
+	modules->kernel_kept = true;
+	push_keep_jobs(modules, true);
+}
+
+void sp_modules_keep_gone(struct sp_modules *modules)
+{
+	if (!modules->options.cache_folder || !modules->options.ops)
+		return;
+	sp_modules_keep_kernel(modules);
+	push_keep_jobs(modules, false);
+	sp_loader_drain(modules->options.loader);
 }

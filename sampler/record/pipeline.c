@@ -18,6 +18,7 @@
 /* ... and how long the workers get before. */
 #define PATIENCE_MS 2
 #define CLOCK_PERIOD_NS 60000000000u
+#define KEEP_KERNEL_AFTER_NS 1000000000u
 /* Modules closed in one go. */
 #define CLOSE_BATCH 32
 
@@ -52,6 +53,7 @@ struct sp_error *sp_pipeline_create(const struct sp_pipeline_options *options, s
 	if (!p)
 		return sp_error_no_memory();
 	p->options = *options;
+	p->started = sp_clock_now();
 	sp_signal_init(&p->progress);
 	struct sp_error *error = sp_loader_create(&p->progress, &p->loader);
 	if (!error)
@@ -308,6 +310,9 @@ struct sp_error *sp_pipeline_advance(struct sp_pipeline *p, uint64_t watermark)
 	pump(p);
 	close_unused_modules(p);
 	sp_sweep_facts(p);
+	/* Not at the start, when modules are waited for. */
+	if (p->options.kernel_sampled && sp_clock_now() - p->started > KEEP_KERNEL_AFTER_NS)
+		sp_modules_keep_kernel(p->modules);
 	if (!p->error)
 		sp_pipeline_fail(p, sp_recording_flush_old(p->options.recording));
 	return error_copy(p);
