@@ -36,7 +36,7 @@ void sp_module_destroy(struct spsym_module *module)
 		sp_symbols_deinit(&module->lists[i]);
 	sp_object_destroy(module->mini);
 	sp_names_destroy(module->names);
-	sp_found_deinit(&module->found);
+	sp_located_deinit(&module->found);
 	pthread_mutex_destroy(&module->lock);
 	pthread_mutex_destroy(&module->dwo_lock);
 	free(module->registration.key);
@@ -297,6 +297,6 @@ struct sp_error *spsym_explain(struct spsym_context *context, const struct spsym
 	}
 	if (!error)
 		error = make_explanation(&found, ret);
-	sp_found_deinit(&found);
+	sp_located_deinit(&found);
 	return error;
 }

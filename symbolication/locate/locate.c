@@ -349,7 +349,7 @@ struct sp_error *sp_locate(const struct sp_locate_options *options, const struct
 	return search.error;
 }
 
-void sp_found_deinit(struct sp_found *found)
+void sp_located_deinit(struct sp_found *found)
 {
 	if (found->binary != found->debug)
 		sp_symbol_file_destroy(found->binary);

@@ -25,11 +25,11 @@ struct sp_found {
 };
 
 /* Searches for an identity; `given` (may be NULL) is a file that the caller opened and vouches for; it is taken over.
- * No file at all is SP_ERROR_NOT_FOUND; `ret` is filled with the trace then, too. Call sp_found_deinit() in any case.
+ * No file at all is SP_ERROR_NOT_FOUND; `ret` is filled with the trace then, too. Call sp_located_deinit() in any case.
  */
 struct sp_error *sp_locate(const struct sp_locate_options *options, const struct spsym_identity *identity,
                            struct sp_symbol_file *given, struct sp_found *ret);
-void sp_found_deinit(struct sp_found *found);
+void sp_located_deinit(struct sp_found *found);
 
 /* Opens a split DWARF file that a unit names: the path itself, else its name beside the binary or in a symbol folder.
  * The caller checks that it is the right one. */
