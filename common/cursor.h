@@ -18,10 +18,13 @@ struct sp_cursor {
 	bool bad;             /* a read went past the end or was malformed */
 };
 
+/* What cursors over nothing point to: arithmetic on NULL is undefined, even + 0. */
+static const uint8_t sp_cursor_nothing[1];
+
 static inline struct sp_cursor sp_cursor_init(const void *bytes, size_t size)
 {
-	const uint8_t *start = bytes;
-	return (struct sp_cursor){ .start = start, .at = start, .end = start ? start + size : start };
+	const uint8_t *start = bytes ? bytes : sp_cursor_nothing;
+	return (struct sp_cursor){ .start = start, .at = start, .end = bytes ? start + size : start };
 }
 
 static inline size_t sp_cursor_left(const struct sp_cursor *c)
@@ -72,6 +75,7 @@ static inline struct sp_cursor sp_cursor_sub(const struct sp_cursor *c, uint64_t
 	size_t total = (size_t)(c->end - c->start);
 	struct sp_cursor sub = { .big_endian = c->big_endian };
 	if (offset > total || size > total - offset) {
+		sub.start = sub.at = sub.end = sp_cursor_nothing;
 		sub.bad = true;
 		return sub;
 	}

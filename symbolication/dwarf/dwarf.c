@@ -192,8 +192,7 @@ static struct sp_error *match_map(struct search *search, bool by_units, uint64_t
 	search->ids.count = 0;
 	if (!dw_tree_find(&map->tree, address, &search->ids))
 		return sp_error_no_memory();
-	if (search->ids.count > 1)
-		qsort(search->ids.items, search->ids.count, sizeof(*search->ids.items), compare_ids);
+	dw_sort(search->ids.items, search->ids.count, sizeof(*search->ids.items), compare_ids);
 	for (size_t i = 0; i < search->ids.count && match_rank(best) < 3; i++) {
 		struct dw_unit *unit;
 		struct match match;

@@ -158,7 +158,7 @@ static struct sp_error *resolve(struct table *table, struct dw_functions *functi
 	struct dw_interval *intervals = calloc(count + 1, sizeof(*intervals));
 	if (!intervals)
 		return sp_error_no_memory();
-	qsort(table->claims.items, count, sizeof(*table->claims.items), compare_claims);
+	dw_sort(table->claims.items, count, sizeof(*table->claims.items), compare_claims);
 	for (size_t i = 0; i < count; i++)
 		intervals[i] = (struct dw_interval){ table->claims.items[i].start, table->claims.items[i].end,
 			                             (uint32_t)i };
@@ -274,7 +274,7 @@ static struct sp_error *clip(struct tree *tree, const struct body *body, const s
 	}
 	if (error)
 		return error;
-	qsort(tree->scratch.items, tree->scratch.count, sizeof(*tree->scratch.items), compare_ranges);
+	dw_sort(tree->scratch.items, tree->scratch.count, sizeof(*tree->scratch.items), compare_ranges);
 	ret->clip_first = tree->clips.count;
 	size_t k = level->clip_first;
 	for (size_t i = 0; i < tree->scratch.count && !tree->too_many; i++) {

@@ -20,6 +20,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #define DW_MAX_ATTRIBUTES 1024      /* of one abbreviation */
 #define DW_MAX_DEPTH 1024           /* nesting of DIEs that is followed */
@@ -309,6 +310,13 @@ static inline const struct dw_interval *dw_piece_at(const struct dw_interval *pi
 			high = middle;
 	}
 	return low && address < pieces[low - 1].end ? &pieces[low - 1] : NULL;
+}
+
+/* qsort(), for which no items may be NULL. */
+static inline void dw_sort(void *items, size_t count, size_t size, int (*compare)(const void *, const void *))
+{
+	if (count > 1)
+		qsort(items, count, size, compare);
 }
 
 /* All of the intervals kept: finds every one that holds an address. */

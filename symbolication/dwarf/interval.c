@@ -15,7 +15,7 @@ static void sort_by_start(struct dw_interval *intervals, size_t count)
 {
 	for (size_t i = 1; i < count; i++) {
 		if (compare_starts(&intervals[i - 1], &intervals[i]) > 0) {
-			qsort(intervals, count, sizeof(*intervals), compare_starts);
+			dw_sort(intervals, count, sizeof(*intervals), compare_starts);
 			return;
 		}
 	}

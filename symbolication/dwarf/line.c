@@ -142,7 +142,7 @@ static void drop_sequence(struct builder *b)
 static void end_sequence(struct builder *b, uint64_t end)
 {
 	if (b->collect) {
-		qsort(b->rows.items, b->rows.count, sizeof(*b->rows.items), compare_rows);
+		dw_sort(b->rows.items, b->rows.count, sizeof(*b->rows.items), compare_rows);
 		for (size_t i = 0; i < b->rows.count; i++)
 			add_row(b, b->rows.items[i].address, &b->rows.items[i].place);
 	}
@@ -426,7 +426,7 @@ static int compare_span(const void *a, const void *b)
 /* Where sequences overlap, the tightest has the address. */
 static struct sp_error *make_pieces(struct dw_lines *lines)
 {
-	qsort(lines->sequences, lines->sequence_count, sizeof(*lines->sequences), compare_span);
+	dw_sort(lines->sequences, lines->sequence_count, sizeof(*lines->sequences), compare_span);
 	struct dw_interval *intervals = calloc(lines->sequence_count + 1, sizeof(*intervals));
 	if (!intervals)
 		return sp_error_no_memory();

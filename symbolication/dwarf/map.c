@@ -40,7 +40,7 @@ static struct sp_error *map_create(struct sp_dwarf *dwarf, intervals *found, con
 	} else {
 		if (units->count)
 			memcpy(sorted, units->items, units->count * sizeof(*sorted));
-		qsort(sorted, units->count, sizeof(*sorted), compare_offsets);
+		dw_sort(sorted, units->count, sizeof(*sorted), compare_offsets);
 		for (size_t i = 0; i < units->count; i++)
 			if (!map->count || map->units[map->count - 1].offset != sorted[i])
 				map->units[map->count++].offset = sorted[i];

@@ -114,7 +114,7 @@ static struct sp_error *scopes_create(const struct dw_unit *unit, struct dw_scop
 {
 	SP_VECTOR(struct scope) items = { 0 };
 	SP_VECTOR(uint32_t) stack = { 0 }; /* of the open DIEs: the scope that its children are in */
-	size_t deeper = 0; /* open DIEs that are not in the stack */
+	size_t deeper = 0;                 /* open DIEs that are not in the stack */
 	struct dw_scopes *scopes = calloc(1, sizeof(*scopes));
 	struct sp_cursor c = dw_unit_cursor(unit, unit->first_die);
 	bool ok = scopes && sp_vector_push(&items, (struct scope){ unit->first_die, UINT32_MAX, 0 });
