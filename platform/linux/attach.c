@@ -19,7 +19,7 @@
 
 struct listing {
 	struct sp_perf_session *session;
-	struct sp_found *found;
+	struct sp_found_events *found;
 	uint64_t time;
 	struct sp_map parents; /* pid -> parent, of all processes, as of this pass */
 	struct sp_map members; /* pids of the target's tree */
@@ -54,7 +54,7 @@ static struct sp_error *note_thread(void *context, uint32_t tid)
 			sp_perf_session_enable(session, from, SP_RING_SIDE_BAND, true);
 	}
 	if (!error && !gone)
-		error = sp_found_add_thread(listing->found, listing->time, listing->pid, tid, listing->parent);
+		error = sp_found_events_add_thread(listing->found, listing->time, listing->pid, tid, listing->parent);
 	return error;
 }
 
@@ -73,7 +73,7 @@ static struct sp_error *list_process(struct listing *listing, uint32_t pid, uint
 	if (!error)
 		error = sp_proc_numbers(folder, note_thread, listing);
 	if (!error && first)
-		error = sp_found_add_maps(listing->found, listing->time, pid);
+		error = sp_found_events_add_maps(listing->found, listing->time, pid);
 	return error;
 }
 
@@ -166,7 +166,7 @@ static struct sp_error *check_rights(uint32_t pid)
 	return sp_error_from_errno(errno == ENOENT ? ESRCH : errno, "cannot look into process %u", pid);
 }
 
-struct sp_error *sp_attach(struct sp_perf_session *session, struct sp_found *found, uint64_t time, uint32_t pid)
+struct sp_error *sp_attach(struct sp_perf_session *session, struct sp_found_events *found, uint64_t time, uint32_t pid)
 {
 	char folder[64];
 	snprintf(folder, sizeof(folder), "/proc/%u/task", pid);

@@ -134,7 +134,7 @@ static struct sp_error *open_capture(struct sp_backend *backend)
 	if (!error)
 		error = open_target(backend, begin);
 	if (!error && backend->session.mode != SP_PERF_MODE_THREAD_USER)
-		error = sp_found_add_kernel(&backend->found, begin);
+		error = sp_found_events_add_kernel(&backend->found, begin);
 	if (!error)
 		error = make_polls(backend);
 	if (!error)
@@ -146,7 +146,7 @@ static void capture_destroy(struct sp_backend *backend)
 {
 	sp_launch_deinit(&backend->launch);
 	sp_perf_session_deinit(&backend->session);
-	sp_found_deinit(&backend->found);
+	sp_found_events_deinit(&backend->found);
 	sp_priority_restore(&backend->priority);
 	if (backend->target_pidfd >= 0)
 		close(backend->target_pidfd);
@@ -167,7 +167,7 @@ static struct sp_error *capture_create(const struct sp_capture_options *options,
 	backend->options = *options;
 	backend->launch = (struct sp_launch){ .pidfd = -1, .go_fd = -1, .exec_fd = -1 };
 	backend->target_pidfd = backend->interrupt_fd = -1;
-	sp_found_init(&backend->found);
+	sp_found_events_init(&backend->found);
 	struct sp_error *error = open_capture(backend);
 	if (error) {
 		error = sp_refusal_explain(error, options->pid);

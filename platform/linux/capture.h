@@ -20,7 +20,7 @@ struct sp_backend {
 	struct sp_source source;
 	char *rate_note; /* owned; info points to it */
 	struct sp_perf_session session;
-	struct sp_found found;
+	struct sp_found_events found;
 	struct sp_launch launch; /* pid 0 when attached */
 	int target_pidfd;        /* attached: readable when the process ended; -1 = none */
 	int interrupt_fd;

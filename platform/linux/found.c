@@ -8,7 +8,7 @@
 
 static bool found_next(struct sp_stream *stream, struct sp_event *ret)
 {
-	struct sp_found *found = stream->context;
+	struct sp_found_events *found = stream->context;
 	if (found->next == found->events.count)
 		return false;
 	*ret = found->events.items[found->next++];
@@ -24,18 +24,18 @@ static void found_release(struct sp_stream *stream, size_t count)
 
 static const struct sp_stream_ops found_ops = { .next = found_next, .release = found_release };
 
-void sp_found_init(struct sp_found *found)
+void sp_found_events_init(struct sp_found_events *found)
 {
-	*found = (struct sp_found){ .stream = { .ops = &found_ops, .context = found } };
+	*found = (struct sp_found_events){ .stream = { .ops = &found_ops, .context = found } };
 }
 
-void sp_found_deinit(struct sp_found *found)
+void sp_found_events_deinit(struct sp_found_events *found)
 {
 	sp_vector_deinit(&found->events);
 	sp_arena_deinit(&found->arena);
 }
 
-static struct sp_error *copy_string(struct sp_found *found, const char **string)
+static struct sp_error *copy_string(struct sp_found_events *found, const char **string)
 {
 	if (!*string)
 		return NULL;
@@ -43,7 +43,7 @@ static struct sp_error *copy_string(struct sp_found *found, const char **string)
 	return *string ? NULL : sp_error_no_memory();
 }
 
-struct sp_error *sp_found_add(struct sp_found *found, const struct sp_event *event)
+struct sp_error *sp_found_events_add(struct sp_found_events *found, const struct sp_event *event)
 {
 	struct sp_event copy = *event;
 	copy.found = true;
@@ -58,8 +58,8 @@ struct sp_error *sp_found_add(struct sp_found *found, const struct sp_event *eve
 	return error;
 }
 
-struct sp_error *sp_found_add_thread(struct sp_found *found, uint64_t time, uint32_t pid, uint32_t tid,
-                                     uint32_t parent_pid)
+struct sp_error *sp_found_events_add_thread(struct sp_found_events *found, uint64_t time, uint32_t pid, uint32_t tid,
+                                            uint32_t parent_pid)
 {
 	char name[64];
 	struct sp_event event = { .kind = SP_EVENT_THREAD_START, .time = time, .pid = pid, .tid = tid };
@@ -67,11 +67,11 @@ struct sp_error *sp_found_add_thread(struct sp_found *found, uint64_t time, uint
 	event.thread_start.parent_tid = parent_pid;
 	if (sp_proc_name(pid, tid, name, sizeof(name)))
 		event.thread_start.name = name;
-	return sp_found_add(found, &event);
+	return sp_found_events_add(found, &event);
 }
 
 struct add_map {
-	struct sp_found *found;
+	struct sp_found_events *found;
 	uint64_t time;
 	uint32_t pid;
 };
@@ -83,10 +83,10 @@ static struct sp_error *add_map(void *context, const struct sp_event_map *map)
 		return NULL;
 	struct sp_event event = { .kind = SP_EVENT_MAP, .time = add->time, .pid = add->pid, .tid = add->pid };
 	event.map = *map;
-	return sp_found_add(add->found, &event);
+	return sp_found_events_add(add->found, &event);
 }
 
-struct sp_error *sp_found_add_maps(struct sp_found *found, uint64_t time, uint32_t pid)
+struct sp_error *sp_found_events_add_maps(struct sp_found_events *found, uint64_t time, uint32_t pid)
 {
 	struct add_map add = { .found = found, .time = time, .pid = pid };
 	return sp_proc_maps(pid, add_map, &add);
@@ -97,10 +97,10 @@ static struct sp_error *add_kernel_module(void *context, const struct sp_event_m
 	const struct add_map *add = context;
 	struct sp_event event = { .kind = SP_EVENT_KERNEL_MODULE, .time = add->time };
 	event.map = *module;
-	return sp_found_add(add->found, &event);
+	return sp_found_events_add(add->found, &event);
 }
 
-struct sp_error *sp_found_add_kernel(struct sp_found *found, uint64_t time)
+struct sp_error *sp_found_events_add_kernel(struct sp_found_events *found, uint64_t time)
 {
 	struct add_map add = { .found = found, .time = time };
 	return sp_kernel_list(add_kernel_module, &add);

@@ -1,25 +1,15 @@
 /* `sp setup`: lets ordinary users sample, tells whether they can, and takes it back. */
 #include "sampler/backend.h"
-#include "sampler/cli/cmd.h"
-#include "sampler/cli/options.h"
+#include "sampler/cli/cli.h"
 
 #include <stdio.h>
 
-#define EXIT_OK 0
 #define EXIT_NOT_READY 1
-#define EXIT_USAGE 2
 
 static void print_line(void *context, const char *line)
 {
 	(void)context;
 	printf("%s\n", line);
-}
-
-static int fail(struct sp_error *error, int code)
-{
-	fprintf(stderr, "sp setup: %s\n", error->message);
-	sp_error_destroy(error);
-	return code;
 }
 
 /* What the options ask for. */
@@ -39,14 +29,14 @@ static int run(enum sp_setup_action action)
 {
 	if (!sp_native_backend->setup) {
 		printf("nothing needs to be set up on this system\n");
-		return EXIT_OK;
+		return 0;
 	}
 	bool ready;
 	struct sp_error *error = sp_native_backend->setup(action, print_line, NULL, &ready);
 	if (error)
-		return fail(error, EXIT_NOT_READY);
+		return sp_cli_fail(error, EXIT_NOT_READY);
 	if (action == SP_SETUP_UNDO || ready)
-		return EXIT_OK;
+		return 0;
 	if (action != SP_SETUP_STATUS)
 		printf("and yet ordinary users cannot sample here: something else forbids it (a container's seccomp "
 		       "filter, a security module)\n");
@@ -55,21 +45,13 @@ static int run(enum sp_setup_action action)
 
 int sp_cmd_setup(int argc, char **argv)
 {
-	const struct sp_command *command = sp_command_find("setup");
-	struct sp_parsed parsed;
-	struct sp_error *error = sp_options_parse(command, argc, argv, &parsed);
-	if (error)
-		return fail(error, EXIT_USAGE);
-	enum sp_setup_action action = SP_SETUP_STATUS;
-	bool help = parsed.help;
-	if (!help)
-		error = choose_action(&parsed, &action);
-	sp_parsed_deinit(&parsed);
-	if (error)
-		return fail(error, EXIT_USAGE);
-	if (help) {
-		sp_help_command(command, stdout);
-		return EXIT_OK;
+	struct sp_parsed parsed = { 0 };
+	int status = 0;
+	if (!sp_cli_parse("setup", argc, argv, SP_EXIT_USAGE, &parsed, &status)) {
+		enum sp_setup_action action;
+		struct sp_error *error = choose_action(&parsed, &action);
+		status = error ? sp_cli_fail(error, SP_EXIT_USAGE) : run(action);
 	}
-	return run(action);
+	sp_parsed_deinit(&parsed);
+	return status;
 }

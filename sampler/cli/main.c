@@ -1,13 +1,49 @@
-/* sp: the command. */
-#include "sampler/cli/cmd.h"
+/* sp: the command. Finds the subcommand and hands over. */
+#include "sampler/cli/cli.h"
 
 #include <stdio.h>
 #include <string.h>
 
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} runners[] = {
+	{ "record", sp_cmd_record },
+	{ "load", sp_cmd_load },
+	{ "setup", sp_cmd_setup },
+};
+
+static int help(int argc, char **argv)
+{
+	if (argc < 2) {
+		sp_help_overview(stdout);
+		return 0;
+	}
+	const struct sp_command *command = sp_command_find(argv[1]);
+	if (!command)
+		return sp_cli_fail(sp_error_create(SP_ERROR_USAGE, "there is no command '%s' (see 'sp help')", argv[1]),
+		                   SP_EXIT_USAGE);
+	sp_help_command(command, stdout);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
-	if (argc > 1 && !strcmp(argv[1], "setup"))
-		return sp_cmd_setup(argc - 1, argv + 1);
-	printf("sp %s\n", SP_VERSION);
-	return 0;
+	if (argc < 2) {
+		sp_help_overview(stderr);
+		return SP_EXIT_USAGE;
+	}
+	const char *name = argv[1];
+	if (!strcmp(name, "--version") || !strcmp(name, "-V") || !strcmp(name, "version")) {
+		printf("sp %s\n", SP_VERSION);
+		return 0;
+	}
+	if (!strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h"))
+		return help(argc - 1, argv + 1);
+	for (size_t i = 0; i < sizeof(runners) / sizeof(runners[0]); i++) {
+		if (!strcmp(runners[i].name, name))
+			return runners[i].run(argc - 1, argv + 1);
+	}
+	return sp_cli_fail(sp_error_create(SP_ERROR_USAGE, "there is no command '%s' (see 'sp help')", name),
+	                   SP_EXIT_USAGE);
 }

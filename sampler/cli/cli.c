@@ -1,0 +1,108 @@
+/* What the commands of sp share; see cli.h. */
+#include "sampler/cli/cli.h"
+
+#include "common/file.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_line(void *context, enum sp_log_level level, const char *line)
+{
+	(void)context;
+	(void)level;
+	fprintf(stderr, "sp: %s\n", line);
+}
+
+struct sp_log sp_cli_log(bool verbose)
+{
+	return (struct sp_log){ .level = verbose ? SP_LOG_DEBUG : SP_LOG_INFO, .emit = print_line };
+}
+
+int sp_cli_fail(struct sp_error *error, int status)
+{
+	fprintf(stderr, "sp: %s\n", error->message);
+	sp_error_destroy(error);
+	return status;
+}
+
+bool sp_cli_parse(const char *name, int argc, char **argv, int usage_status, struct sp_parsed *ret, int *ret_status)
+{
+	const struct sp_command *command = sp_command_find(name);
+	struct sp_error *error = sp_options_parse(command, argc, argv, ret);
+	if (error) {
+		*ret_status = sp_cli_fail(error, usage_status);
+		return true;
+	}
+	if (ret->help) {
+		sp_help_command(command, stdout);
+		*ret_status = 0;
+		return true;
+	}
+	return false;
+}
+
+struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, spsym_context **ret)
+{
+	char *cache = NULL;
+	/* Without a cache folder kept files are not found; everything else works. */
+	sp_error_destroy(sp_file_cache_folder("symbols", &cache));
+	const char **folders = sp_option_list(parsed, "symbol-dir");
+	struct sp_error *error = sp_error_no_memory();
+	if (folders) {
+		struct spsym_options options = { .symbol_folders = folders, .cache_folder = cache };
+		error = spsym_context_create(&options, ret);
+	}
+	free(folders);
+	free(cache);
+	return error;
+}
+
+/* "3000", "3000+". */
+static struct sp_error *parse_port(const char *text, struct sp_view_options *ret)
+{
+	char *end;
+	unsigned long port = strtoul(text, &end, 10);
+	ret->port_search = *end == '+';
+	if (end == text || port > 65535 || (*end && strcmp(end, "+")) || text[0] == '-')
+		return sp_error_create(SP_ERROR_USAGE, "--port takes a number or a number and '+', not '%s'", text);
+	ret->port = (uint16_t)port;
+	return NULL;
+}
+
+struct sp_error *sp_cli_view_options(const struct sp_parsed *parsed, struct sp_view_options *ret)
+{
+	const char *port = sp_option_value(parsed, "port");
+	*ret = (struct sp_view_options){
+		.address = sp_option_value(parsed, "address"),
+		.profiler_url = sp_option_value(parsed, "profiler-url"),
+		.viewer_folder = sp_option_value(parsed, "viewer-dir"),
+	};
+	return parse_port(port ? port : "3000+", ret);
+}
+
+struct sp_error *sp_cli_serve(const struct sp_view_options *options, bool open_browser)
+{
+	/* Blocked before the server's threads start, so that they inherit it and only sigwait() gets them. */
+	sigset_t signals;
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	struct sp_view *view;
+	struct sp_error *error = sp_view_start(options, &view);
+	if (error)
+		return error;
+	if (open_browser)
+		sp_view_open(view);
+	else
+		sp_view_say(view);
+	sp_log(options->log, SP_LOG_INFO, "serving until Ctrl-C");
+	int signal;
+	sigwait(&signals, &signal);
+	sp_view_stop(view);
+	return NULL;
+}

@@ -1,0 +1,43 @@
+/* What the commands of sp share. */
+#ifndef SP_SAMPLER_CLI_CLI_H
+#define SP_SAMPLER_CLI_CLI_H
+
+#include "common/error.h"
+#include "common/log.h"
+#include "sampler/cli/options.h"
+#include "sampler/view/view.h"
+#include "spsym.h"
+
+/* Each command: argv[0] is its name; returns the exit status. */
+int sp_cmd_record(int argc, char **argv);
+int sp_cmd_load(int argc, char **argv);
+int sp_cmd_setup(int argc, char **argv);
+
+enum {
+	SP_EXIT_USAGE = 2,    /* wrong usage of a command other than record */
+	SP_EXIT_FAILED = 1,   /* a command other than record failed */
+	SP_EXIT_RECORD = 125, /* sp record failed by itself */
+	SP_EXIT_CANNOT_RUN = 126,
+	SP_EXIT_NOT_FOUND = 127,
+};
+
+/* A log that prints "sp: ..." lines on stderr; `verbose` shows debug lines too. */
+struct sp_log sp_cli_log(bool verbose);
+
+/* Prints "sp: <message>" and frees the error; returns `status`. */
+int sp_cli_fail(struct sp_error *error, int status);
+
+/* Handles --help and parse errors: true when the command must return *ret_status at once. */
+bool sp_cli_parse(const char *name, int argc, char **argv, int usage_status, struct sp_parsed *ret, int *ret_status);
+
+/* The symbol context that --symbol-dir asks for, with sp's cache folder. */
+struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, spsym_context **ret);
+
+/* The viewer options given on the command line, checked. `ret->profile_path`, `symbols` and `log` are the caller's to
+ * fill. */
+struct sp_error *sp_cli_view_options(const struct sp_parsed *parsed, struct sp_view_options *ret);
+
+/* Serves until SIGINT, SIGTERM or SIGHUP. */
+struct sp_error *sp_cli_serve(const struct sp_view_options *options, bool open_browser);
+
+#endif

@@ -1,0 +1,348 @@
+"""sp record as its users meet it: exit status, signals, output, and the truth of what is shown."""
+
+import json
+import math
+import os
+import pathlib
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import support
+import validate_profile
+
+
+def shell(text):
+    return ["sh", "-c", text]
+
+
+@support.needs_perf_event()
+class ExitStatus(support.TestCase):
+    """The exit status is the command's own; sp's failures have theirs."""
+
+    def record(self, *command, options=(), **keywords):
+        return self.sp("record", "-s", *options, "--", *command, **keywords)
+
+    def test_the_commands_own(self):
+        for code in (0, 1, 3, 101, 255):
+            with self.subTest(code=code):
+                self.assertEqual(self.record(*shell(f"exit {code}")).status, code)
+
+    def test_death_by_signal(self):
+        result = self.record(*shell("kill -SEGV $$"))
+        self.assertEqual(result.status, 128 + signal.SIGSEGV, result)
+        self.assertIn("killed by signal 11", result.err)
+
+    def test_not_found(self):
+        result = self.record("no-such-command-here")
+        self.assertEqual(result.status, 127, result)
+        self.assertIn("command not found", result.err)
+        self.assertEqual(len(result.err.strip().splitlines()), 1, result)
+        self.assertFalse((self.folder / "profile.json.gz").exists())
+
+    def test_not_executable(self):
+        path = self.folder / "plain"
+        path.write_text("text")
+        result = self.record(path)
+        self.assertEqual(result.status, 126, result)
+        self.assertEqual(len(result.err.strip().splitlines()), 1, result)
+
+    def test_nothing_left_behind(self):
+        self.record("true")
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["cache", "profile.json.gz"])
+
+    def test_wrong_usage(self):
+        for words in (["record"], ["record", "--nonsense", "x"], ["record", "-p", "1", "x"], ["record", "--all", "x"]):
+            with self.subTest(words=words):
+                result = self.sp(*words)
+                self.assertEqual(result.status, 125, result)
+                self.assertEqual(len(result.err.strip().splitlines()), 1, result)
+        self.assertEqual(self.sp("load").status, 2)
+        self.assertEqual(self.sp("nonsense").status, 2)
+
+    def test_output_not_writable_is_known_before_the_command_runs(self):
+        result = self.record(*shell("touch ran"), options=["-o", "no/such/folder/p.json.gz"])
+        self.assertEqual(result.status, 125, result)
+        self.assertFalse((self.folder / "ran").exists())
+
+    def test_environment_words(self):
+        result = self.record("ANSWER=42", "OTHER=a b", *shell('echo "$ANSWER,$OTHER"'))
+        self.assertEqual(result.out, "42,a b\n", result)
+
+    def test_stdin_and_stdout_are_the_commands(self):
+        result = self.record("cat", input="through")
+        self.assertEqual(result.out, "through", result)
+
+
+@support.needs_perf_event()
+class Iterations(support.TestCase):
+    def test_stops_at_the_first_failure(self):
+        script = "echo x >> runs; [ $(wc -l < runs) -lt 2 ]"
+        result = self.sp("record", "-s", "--iteration-count", "4", *shell(script))
+        self.assertEqual(result.status, 1, result)
+        self.assertEqual((self.folder / "runs").read_text().count("x"), 2)
+        self.assertIn("stopped after run 2 of 4", result.err)
+
+    def test_ignore_exit_code(self):
+        result = self.sp("record", "-s", "--iteration-count", "3", "-i", *shell("echo x >> runs; exit 4"))
+        self.assertEqual(result.status, 4, result)
+        self.assertEqual((self.folder / "runs").read_text().count("x"), 3)
+
+    def test_all_runs_are_in_one_profile(self):
+        program = support.build_program("split.c", "-O1", "-g")
+        self.sp_ok("record", "-s", "--iteration-count", "3", program, "200")
+        profile = support.read_profile(self.folder / "profile.json.gz")
+        self.assertEqual(validate_profile.validate(profile), [])
+        names = [thread["processName"] for thread in profile["threads"] if thread["isMainThread"]]
+        self.assertEqual(names.count("split"), 3, names)
+        self.sp_ok("record", "-s", "--iteration-count", "3", "--reuse-threads", program, "200")
+        profile = support.read_profile(self.folder / "profile.json.gz")
+        self.assertEqual(validate_profile.validate(profile), [])
+        names = [thread["processName"] for thread in profile["threads"] if thread["isMainThread"]]
+        self.assertEqual(names.count("split"), 1, names)
+
+
+@support.needs_perf_event()
+class Signals(support.TestCase):
+    def start(self, *command, options=()):
+        process = subprocess.Popen(
+            [support.SP, "record", "-s", *options, "--", *command],
+            stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self.folder, start_new_session=True,
+            env={**os.environ, "SP_CACHE_DIR": str(self.folder / "cache")},
+        )
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.kill)
+        return process
+
+    def started(self, process):
+        """Waits until the command has written its pid to the file `pid`."""
+        path = self.folder / "pid"
+        support.wait_for(lambda: path.exists() and path.read_text().endswith("\n"), "the command's start")
+        return int(path.read_text())
+
+    def finish(self, process):
+        out, err = process.communicate(timeout=60)
+        return support.Result(process.returncode, out, err)
+
+    def test_a_signal_for_sp_alone_is_passed_on(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(signal=number):
+                (self.folder / "pid").unlink(missing_ok=True)
+                process = self.start(*shell("trap 'echo got; exit 0' INT TERM HUP; echo $$ > pid; while :; do :; done"))
+                self.started(process)
+                os.kill(process.pid, number)
+                result = self.finish(process)
+                self.assertEqual(result.status, 128 + number, result)
+                self.assertEqual(result.out, "got\n")
+                self.assertTrue((self.folder / "profile.json.gz").exists())
+
+    def test_a_deaf_command_is_ended(self):
+        process = self.start(*shell("trap '' INT TERM HUP; echo $$ > pid; while :; do :; done"))
+        command = self.started(process)
+        os.kill(process.pid, signal.SIGTERM)
+        result = self.finish(process)
+        self.assertEqual(result.status, 128 + signal.SIGTERM, result)
+        self.assertFalse(pathlib.Path(f"/proc/{command}").exists())
+        self.assertEqual(validate_profile.validate(support.read_profile(self.folder / "profile.json.gz")), [])
+
+    def test_the_second_one_quits(self):
+        process = self.start(*shell("trap '' INT TERM; echo $$ > pid; exec sleep 30"))
+        command = self.started(process)
+        self.addCleanup(os.kill, command, signal.SIGKILL)
+        os.kill(process.pid, signal.SIGINT)
+        time.sleep(0.2)
+        os.kill(process.pid, signal.SIGINT)
+        self.assertEqual(self.finish(process).status, 128 + signal.SIGINT)
+
+    def test_sigkill_leaves_the_command_alone(self):
+        process = self.start(*shell("echo $$ > pid; sleep 1; echo done > end"))
+        self.started(process)
+        process.kill()
+        process.wait()
+        support.wait_for((self.folder / "end").exists, "the command's own end")
+
+    def test_ctrl_c_at_a_terminal_reaches_both_once(self):
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            os.environ["SP_CACHE_DIR"] = str(self.folder / "cache")
+            os.execv(support.SP, [support.SP, "record", "-s", "python3", "-c", (
+                "import signal,time,os\nn=[]\nsignal.signal(signal.SIGINT,lambda *a:n.append(1))\n"
+                "open('pid','w').write(str(os.getpid())+'\\n')\n"
+                "while not n: pass\ntime.sleep(0.3)\nprint('signals',len(n))\nraise SystemExit(7)")])
+        self.started(None)
+        os.write(fd, b"\x03")
+        output = b""
+        try:
+            while chunk := os.read(fd, 4096):
+                output += chunk
+        except OSError:
+            pass
+        _, status = os.waitpid(pid, 0)
+        self.assertIn(b"signals 1", output)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 7, output)
+
+    def test_ctrl_z_and_on(self):
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            os.execvp("bash", ["bash", "--norc", "-i"])
+        command = (f"SP_CACHE_DIR=cache {support.SP} record -s sh -c 'echo $$ > pid; i=0; "
+                   "while [ $i -lt 400000 ]; do i=$((i+1)); done'; echo status=$?\n")
+        os.write(fd, command.encode())
+        child = self.started(None)
+        state = lambda: re.search(r"State:\s+(\w)", pathlib.Path(f"/proc/{child}/status").read_text()).group(1)
+        os.write(fd, b"\x1a")
+        support.wait_for(lambda: state() == "T", "the command's stop")
+        time.sleep(0.3)
+        os.write(fd, b"fg\n")
+        output = b""
+        while b"status=0" not in output:
+            output += os.read(fd, 4096)
+        os.write(fd, b"exit\n")
+        os.close(fd)
+        os.waitpid(pid, 0)
+        self.assertEqual(validate_profile.validate(support.read_profile(self.folder / "profile.json.gz")), [])
+
+    def test_duration_leaves_the_command_running(self):
+        process = self.start(*shell("echo $$ > pid; sleep 2; echo done > end"), options=["-d", "0.5"])
+        command = self.started(process)
+        result = self.finish(process)
+        self.assertEqual(result.status, 0, result)
+        self.assertIn("left running", result.err)
+        self.assertTrue(pathlib.Path(f"/proc/{command}").exists())
+        support.wait_for((self.folder / "end").exists, "the command's own end")
+
+    def test_survivors_are_left_alone_and_named(self):
+        result = self.sp("record", "-s", *shell("sleep 3 >/dev/null 2>&1 & echo $!"))
+        self.assertEqual(result.status, 0, result)
+        child = int(result.out)
+        self.addCleanup(lambda: os.kill(child, signal.SIGKILL))
+        self.assertTrue(pathlib.Path(f"/proc/{child}").exists())
+        self.assertRegex(result.err, rf"process {child} \(sleep\)")
+
+
+@support.needs_perf_event()
+class Attach(support.TestCase):
+    def test_a_running_process(self):
+        program = support.build_program("split.c", "-O1", "-g")
+        target = subprocess.Popen([program, "60000"])
+        self.addCleanup(target.wait)
+        self.addCleanup(target.kill)
+        result = self.sp_ok("record", "-s", "-d", "1", "-p", str(target.pid))
+        self.assertIsNone(target.poll(), result)
+        profile = support.read_profile(self.folder / "profile.json.gz")
+        self.assertEqual(validate_profile.validate(profile), [])
+        self.assertGreater(sum(thread["samples"]["length"] for thread in profile["threads"]), 500)
+
+    def test_no_such_process(self):
+        result = self.sp("record", "-s", "-p", "4194000")
+        self.assertEqual(result.status, 125, result)
+        self.assertEqual(len(result.err.strip().splitlines()), 1, result)
+
+    def test_the_end_of_the_process_ends_the_recording(self):
+        target = subprocess.Popen(shell("sleep 1"))
+        self.addCleanup(target.wait)
+        # Nobody reaps it until after: a zombie is an ended process too.
+        self.assertEqual(self.sp("record", "-s", "-p", str(target.pid)).status, 0)
+
+
+@support.needs_perf_event()
+class Truth(support.TestCase):
+    """The profile shows what is so by construction."""
+
+    def check_split(self, path, least):
+        server = None
+        profile = support.read_profile(path)
+        self.assertEqual(validate_profile.validate(profile), [])
+        functions = self.profiler(path).functions()
+        total = sum(functions[name].total_weight for name in ("seventy", "twenty", "ten") if name in functions)
+        self.assertGreater(total, least, functions)
+        for name, share in (("seventy", 0.7), ("twenty", 0.2), ("ten", 0.1)):
+            bound = 4 * math.sqrt(share * (1 - share) / total)
+            self.assertAlmostEqual(functions[name].total_weight / total, share, delta=bound, msg=str(functions))
+        self.assertGreaterEqual(functions["main"].total_weight, total)
+
+    @support.needs_profiler_cli()
+    def test_known_split(self):
+        program = support.build_program("split.c", "-O1", "-g")
+        self.sp_ok("record", "-s", "--presymbolicate", program, "4000")
+        self.check_split(self.folder / "profile.json.gz", 3500)
+
+    @support.needs_profiler_cli()
+    @support.needs_root()
+    def test_known_split_as_an_ordinary_user(self):
+        if int(support.setting("/proc/sys/kernel/perf_event_paranoid", "4")) > 2:
+            self.skipTest("perf_event_paranoid is above 2")
+        program = support.build_program("split.c", "-O1", "-g")
+        shutil.copy(program, self.folder / "split")
+        os.chown(self.folder, support.NOBODY, support.NOBODY)
+        result = self.sp("record", "-s", "--presymbolicate", "./split", "4000", user=support.NOBODY)
+        self.assertEqual(result.status, 0, result)
+        self.check_split(self.folder / "profile.json.gz", 3400)
+
+    @support.needs_profiler_cli()
+    def test_symbols_through_the_server(self):
+        program = support.build_program("split.c", "-O1", "-g")
+        self.sp_ok("record", "-s", program, "1000")
+        server = subprocess.Popen([support.SP, "load", "-n", "profile.json.gz"], cwd=self.folder,
+                                  stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, "SP_CACHE_DIR": str(self.folder / "cache")})
+        self.addCleanup(server.stderr.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        line = server.stderr.readline()
+        found = re.search(r"symbolServer=(\S+)", line)
+        self.assertTrue(found, line)
+        url = found.group(1).replace("%3A", ":").replace("%2F", "/")
+        functions = self.profiler(self.folder / "profile.json.gz", url).functions()
+        self.assertIn("seventy", functions)
+
+    def test_an_empty_recording_says_why(self):
+        result = self.sp("record", "-s", "true")
+        self.assertEqual(result.status, 0, result)
+        profile = support.read_profile(self.folder / "profile.json.gz")
+        self.assertEqual(validate_profile.validate(profile), [])
+        if not sum(thread["samples"]["length"] for thread in profile["threads"]):
+            self.assertIn("the profile is empty: no sample was taken", result.err)
+            self.assertIn("no sample was taken", json.dumps(profile))
+
+    def test_summary_names_the_mode(self):
+        result = self.sp("record", "-s", *shell("exit 0"))
+        self.assertRegex(result.err, r"\d+ samples, \d+ lost")
+        self.assertRegex(result.err, r"mode: .*Hz")
+
+    def test_the_profile_opens_later_too(self):
+        """A profile that is no profile is one clear line."""
+        (self.folder / "junk.json").write_text("[1, 2]")
+        for name in ("junk.json", "absent.json"):
+            result = self.sp("load", "-n", name, timeout=30)
+            self.assertEqual(result.status, 1, result)
+            self.assertEqual(len(result.err.strip().splitlines()), 1, result)
+
+
+@support.needs_perf_event()
+class FullDisk(support.TestCase):
+    @support.needs_root()
+    def test_what_could_be_written_stands(self):
+        mount = self.folder / "small"
+        mount.mkdir()
+        if support.run("mount", "-t", "tmpfs", "-o", "size=256k", "none", mount).status:
+            self.skipTest("cannot mount a tmpfs here")
+        self.addCleanup(support.run, "umount", mount)
+        (mount / "filler").write_bytes(bytes(200 * 1024))
+        program = support.build_program("split.c", "-O1", "-g")
+        result = self.sp("record", "-s", "-r", "8000", "-o", mount / "p.json.gz", "sh", "-c", f"{program} 3000; exit 5")
+        self.assertIn("No space left on device", result.err)
+        self.assertIn(result.status, (5, 125), result)
+        self.assertNotEqual(result.status, -signal.SIGBUS)
+
+
+if __name__ == "__main__":
+    unittest.main()
