@@ -108,8 +108,9 @@ static enum sp_unwind_end put_user_frames(struct worker *worker, struct sp_task 
 			return end;
 		}
 	}
-	return sp_unwind_complete(stacks->history, task->event.time, sample->user_chain, sample->user_chain_count, end,
-	                          frames, SP_UNWIND_MAX_FRAMES, ret_count);
+	return sp_unwind_complete(stacks->history, task->event.time, &sample->stack, sample->stack.size ? 1 : 0,
+	                          sample->user_chain, sample->user_chain_count, end, frames, SP_UNWIND_MAX_FRAMES,
+	                          ret_count);
 }
 
 static void store_result(struct worker *worker, struct sp_task *task, const struct sp_frame *frames, size_t count)

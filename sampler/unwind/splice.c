@@ -3,47 +3,62 @@
  * First from the kernel's chain of frame pointers: it was read from the real stack at the same moment, so when it lists
  * every frame that the tables found, it is believed about the frames past the dump too.
  *
- * Then from earlier stacks of the same thread. A frame is known by its address and its place on the stack (CFA), and
- * while it is alive the frames outside it can't change. The history is a graph of such frames, each with its caller.
- * The danger is recursion: a function that returned and was called again at the same depth on another path looks the
- * same. Hence the guards: the outermost three frames of the dump must be in the history as a chain, seen within a
- * second, and a frame that had two different callers within a second is not followed any further. A stack that can't be
- * completed stays truncated. */
+ * Then from earlier stacks of the same thread. A frame is known by its address, its place on the stack (CFA), its
+ * caller and a print of the words below its return address, where registers are saved; while it is alive the frames
+ * outside it can't change. The last whole stack is kept as it was, frames that have left it go to a table.
+ *
+ * The danger is recursion: a function that returned and was called again at the same depth on another path looks much
+ * the same. Hence the guards: three adjoining frames of the dump must be in the history with the same prints, seen
+ * within a second; neither they nor the dump's outermost frame may have had two different callers within a second; from
+ * them outwards the dump and the history must agree frame by frame; and past the dump a frame is followed only when its
+ * caller has been the same since before the three were seen. Each truncated stack first serves as a test: what would
+ * the history have said, had the dump been half as long? A thread whose tests fail more often than once in a hundred is
+ * not spliced. A stack that can't be completed stays truncated. */
 #include "common/map.h"
 #include "internal.h"
 
 #include <stdlib.h>
 
 #define FRESH_NS 1000000000u
-#define MATCHES 3      /* frames that must agree */
-#define SLOTS_MIN 256u /* of the table of frames */
-#define SLOTS_MAX 16384u
-#define PROBES 8
-#define TAIL 8              /* outermost frames of a whole stack that are remembered to end a kernel chain */
-#define REMEMBERED_MAX 4096 /* frames of one stack that are remembered, from the outside */
-#define SHALLOW 4096        /* bytes; a stack that is less deep is not remembered */
+#define MATCHES 3                           /* adjoining frames that must agree */
+#define WINDOW 64                           /* outermost frames of the dump among which they are sought */
+#define PRINT_WORDS 3                       /* of the stack, below a frame's return address */
+#define SLOTS_MIN 256u                      /* of the table of frames */
+#define SLOTS_MAX 16384u                    /* 1.2 MB, for a thread whose stack changes all the time */
+#define PROBES 8                            /* slots in which a frame may be */
+#define TAIL 8                              /* outermost frames of a whole stack that may end a kernel chain */
+#define REMEMBERED_MAX SP_UNWIND_MAX_FRAMES /* frames of one stack that are remembered, from the outside */
+#define TESTS_MAX 1024                      /* tests that are counted; then both counts are halved */
+#define FAILURES_ALLOWED 2                  /* besides one test in a hundred */
+#define SHALLOW 4096                        /* bytes; a stack that is less deep is not remembered */
 
-/* A frame seen in an earlier stack, and its caller then. */
+/* A frame of the last whole stack. */
+struct path_frame {
+	uint64_t address, cfa;
+	uint64_t since; /* when it was first seen with all the frames outside it */
+	uint32_t print; /* of its saved registers; 0 = unknown */
+	uint8_t kind;   /* enum sp_frame_kind */
+};
+
+/* A frame of an earlier stack, and its caller then. */
 struct node {
 	uint64_t address, cfa;               /* key; address 0 = empty slot */
 	uint64_t caller_address, caller_cfa; /* caller_address 0 = outermost */
+	uint64_t since;                      /* when it was first seen with this caller */
 	uint64_t time;                       /* when it was last seen with this caller */
 	uint64_t other_time;                 /* when it was last seen with another caller; 0 = never */
+	uint32_t print;                      /* of its saved registers; 0 = unknown */
 	uint8_t caller_kind;                 /* enum sp_frame_kind */
-};
-
-struct path_frame {
-	uint64_t address, cfa;
-	uint8_t kind;
 };
 
 struct sp_stack_history {
 	struct node *nodes; /* owned; hash table */
 	size_t slots;       /* a power of two, or 0 */
-	/* The last whole stack, outermost first. Its frames enter the table when a later stack lacks them. */
+	/* The last whole stack, outermost first: its CFAs fall. */
 	struct path_frame *path; /* owned */
 	size_t path_count, path_capacity;
 	uint64_t path_time;
+	uint32_t tests, failures; /* of splicing, on truncated stacks' known parts */
 };
 
 struct sp_error *sp_stack_history_create(struct sp_stack_history **ret)
@@ -120,58 +135,102 @@ static bool is_fresh(uint64_t seen, uint64_t now)
 	return seen && now - seen <= FRESH_NS;
 }
 
-static void put_node(struct sp_stack_history *history, const struct path_frame *frame, const struct path_frame *caller,
-                     uint64_t time)
+/* Puts a frame of the path into the table. */
+static void put_node(struct sp_stack_history *history, size_t index)
 {
 	static const struct path_frame none = { 0 };
-	if (!caller)
-		caller = &none;
+	const struct path_frame *frame = &history->path[index];
+	const struct path_frame *caller = index ? frame - 1 : &none;
 	struct node *node = find_node(history, frame->address, frame->cfa);
-	if (!node) {
+	struct node old = { .since = frame->since };
+	if (node) {
+		old = *node;
+		if (old.caller_address != caller->address || old.caller_cfa != caller->cfa) {
+			old.other_time = old.time;
+			old.since = frame->since;
+		}
+	} else {
 		if (!history->slots && !grow(history))
 			return;
 		node = choose_slot(history, frame->address, frame->cfa);
-		if (is_fresh(node->time, time) && history->slots < SLOTS_MAX && grow(history))
+		if (is_fresh(node->time, history->path_time) && history->slots < SLOTS_MAX && grow(history))
 			node = choose_slot(history, frame->address, frame->cfa);
-		*node = (struct node){ .address = frame->address, .cfa = frame->cfa };
-	} else if (node->caller_address != caller->address || node->caller_cfa != caller->cfa) {
-		node->other_time = node->time;
 	}
-	node->caller_address = caller->address;
-	node->caller_cfa = caller->cfa;
-	node->caller_kind = caller->kind;
-	node->time = time;
+	*node = (struct node){ .address = frame->address,
+		               .cfa = frame->cfa,
+		               .caller_address = caller->address,
+		               .caller_cfa = caller->cfa,
+		               .caller_kind = caller->kind,
+		               .since = old.since,
+		               .time = history->path_time,
+		               .other_time = old.other_time,
+		               .print = frame->print };
 }
 
 /* ---- Remembering ---- */
 
-/* Puts path[from .. path_count) into the table. */
-static void put_path(struct sp_stack_history *history, size_t from)
+/* What is known of a stack's bytes. */
+struct dump {
+	const struct sp_stack_slice *slices;
+	size_t slice_count;
+	uint64_t limit; /* bytes from here on are not to be used */
+};
+
+/* A hash of the words below the return address of the frame with that CFA; 0 when they are not in the dump. */
+static uint32_t take_print(const struct dump *dump, uint64_t cfa)
 {
-	for (size_t i = from; i < history->path_count; i++)
-		put_node(history, &history->path[i], i ? &history->path[i - 1] : NULL, history->path_time);
+	uint64_t low = cfa - 8 - 8 * PRINT_WORDS;
+	for (size_t i = 0; i < dump->slice_count && cfa - 8 <= dump->limit; i++) {
+		const struct sp_stack_slice *slice = &dump->slices[i];
+		uint64_t words[PRINT_WORDS], print = 0, offset = low - slice->address;
+		if (slice->size < sizeof(words) || offset > slice->size - sizeof(words))
+			continue;
+		memcpy(words, slice->bytes + offset, sizeof(words));
+		for (size_t w = 0; w < PRINT_WORDS; w++)
+			print = (print ^ words[w]) * 0x9e3779b97f4a7c15u;
+		return (uint32_t)(print >> 32) | 1;
+	}
+	return 0;
 }
 
-static void remember(struct sp_stack_history *history, uint64_t time, const struct sp_frame *frames, size_t count)
+static bool reserve_path(struct sp_stack_history *history, size_t count)
+{
+	if (count <= history->path_capacity)
+		return true;
+	struct path_frame *path = realloc(history->path, count * sizeof(*path));
+	if (!path)
+		return false;
+	history->path = path;
+	history->path_capacity = count;
+	return true;
+}
+
+/* Makes a whole stack the path; frames of the old path that are not in it go to the table. */
+static void remember(struct sp_stack_history *history, uint64_t time, const struct dump *dump,
+                     const struct sp_frame *frames, size_t count)
 {
 	size_t kept = count < REMEMBERED_MAX ? count : REMEMBERED_MAX;
-	if (kept > history->path_capacity) {
-		struct path_frame *path = realloc(history->path, kept * sizeof(*path));
-		if (!path)
-			return;
-		history->path = path;
-		history->path_capacity = kept;
-	}
+	if (!reserve_path(history, kept))
+		return;
 	size_t same = 0;
 	for (; same < kept && same < history->path_count; same++) {
 		const struct sp_frame *frame = &frames[count - 1 - same];
-		if (frame->address != history->path[same].address || frame->cfa != history->path[same].cfa)
+		struct path_frame *known = &history->path[same];
+		if (frame->address != known->address || frame->cfa != known->cfa)
 			break;
+		/* Local variables among the words may have changed; frames outside the dump keep their print. */
+		uint32_t print = take_print(dump, frame->cfa);
+		known->print = print ? print : known->print;
 	}
-	put_path(history, same);
+	for (size_t i = same; i < history->path_count; i++)
+		put_node(history, i);
 	for (size_t i = same; i < kept; i++) {
 		const struct sp_frame *frame = &frames[count - 1 - i];
-		history->path[i] = (struct path_frame){ frame->address, frame->cfa, frame->kind };
+		history->path[i] = (struct path_frame){ .address = frame->address,
+			                                .cfa = frame->cfa,
+			                                .since = time,
+			                                .print = take_print(dump, frame->cfa),
+			                                .kind = frame->kind };
 	}
 	history->path_count = kept;
 	history->path_time = time;
@@ -191,6 +250,17 @@ static bool append(struct splice *splice, uint64_t address, uint64_t cfa, uint8_
 	splice->frames[splice->count++] = (struct sp_frame){
 		.address = address, .cfa = cfa, .kind = kind, .mode = SP_MODE_USER, .origin = (uint8_t)origin
 	};
+	return true;
+}
+
+/* Appends path[0 .. index) from the inside; true when all fit. */
+static bool append_path(const struct sp_stack_history *history, size_t index, struct splice *splice)
+{
+	while (index-- > 0) {
+		const struct path_frame *frame = &history->path[index];
+		if (!append(splice, frame->address, frame->cfa, frame->kind, SP_FOUND_SPLICED_STACK))
+			return false;
+	}
 	return true;
 }
 
@@ -223,70 +293,188 @@ static bool append_tail(const struct sp_stack_history *history, struct splice *s
 	}
 	if (found != 1)
 		return false;
-	while (at-- > 0) {
-		const struct path_frame *frame = &history->path[at];
-		if (!append(splice, frame->address, frame->cfa, frame->kind, SP_FOUND_SPLICED_STACK))
-			return false;
+	return append_path(history, at, splice);
+}
+
+/* What the history knows of a frame. */
+struct place {
+	uint64_t caller_address, caller_cfa; /* caller_address 0 = outermost */
+	uint64_t since, time, other_time;
+	size_t index; /* in the path */
+	uint32_t print;
+	uint8_t caller_kind;
+	bool in_path;
+};
+
+/* The index in the path of a frame, or path_count. */
+static size_t find_in_path(const struct sp_stack_history *history, uint64_t address, uint64_t cfa)
+{
+	size_t low = 0, high = history->path_count;
+	/* The outermost frame has no CFA, for lack of a caller; it is in the way of searching but sought by none. */
+	if (high && !history->path[0].cfa)
+		low = 1;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (history->path[middle].cfa > cfa)
+			low = middle + 1;
+		else
+			high = middle;
 	}
+	/* A frame without a stack frame of its own (a leaf, a trampoline) can share its CFA with its caller. */
+	for (; low < history->path_count && history->path[low].cfa == cfa; low++)
+		if (history->path[low].address == address)
+			return low;
+	return history->path_count;
+}
+
+static bool find_place(const struct sp_stack_history *history, uint64_t address, uint64_t cfa, struct place *ret)
+{
+	size_t index = cfa ? find_in_path(history, address, cfa) : history->path_count;
+	const struct node *node = find_node(history, address, cfa);
+	if (index < history->path_count) {
+		const struct path_frame *frame = &history->path[index];
+		*ret = (struct place){ .since = frame->since,
+			               .time = history->path_time,
+			               .index = index,
+			               .print = frame->print,
+			               .in_path = true };
+		if (index) {
+			ret->caller_address = frame[-1].address;
+			ret->caller_cfa = frame[-1].cfa;
+			ret->caller_kind = frame[-1].kind;
+		}
+		if (node && (node->caller_address != ret->caller_address || node->caller_cfa != ret->caller_cfa))
+			ret->other_time = node->time;
+		return true;
+	}
+	if (!node)
+		return false;
+	*ret = (struct place){ .caller_address = node->caller_address,
+		               .caller_cfa = node->caller_cfa,
+		               .since = node->since,
+		               .time = node->time,
+		               .other_time = node->other_time,
+		               .print = node->print,
+		               .caller_kind = node->caller_kind };
 	return true;
 }
 
-static bool is_certain(const struct node *node, uint64_t now)
+/* Where the dump's end fits the history: the place of its outermost frame, and when it was seen. */
+static bool match_history(const struct sp_stack_history *history, uint64_t now, const struct dump *dump,
+                          struct splice *splice, struct place *ret, uint64_t *ret_seen)
 {
-	return node && !is_fresh(node->other_time, now);
-}
-
-/* The node of the dump's outermost frame, when the dump's end fits the history. */
-static const struct node *match_history(const struct sp_stack_history *history, uint64_t now, struct splice *splice)
-{
-	if (splice->count < MATCHES)
-		return NULL;
-	const struct node *node = NULL;
-	for (size_t i = splice->count - MATCHES; i < splice->count; i++) {
-		struct sp_frame *frame = &splice->frames[i];
-		if (node && frame->cfa == 0 && node->caller_address == frame->address)
-			frame->cfa = node->caller_cfa; /* it was beyond the dump */
-		if (node && (node->caller_address != frame->address || node->caller_cfa != frame->cfa))
-			return NULL;
-		node = find_node(history, frame->address, frame->cfa);
-		if (!is_certain(node, now) || !is_fresh(node->time, now))
-			return NULL;
+	size_t last = splice->count - 1, run = 0;
+	struct place place = { 0 };
+	if (last && !splice->frames[last].cfa) { /* beyond the dump: take it from the history */
+		const struct sp_frame *inner = &splice->frames[last - 1];
+		if (find_place(history, inner->address, inner->cfa, &place) &&
+		    place.caller_address == splice->frames[last].address)
+			splice->frames[last].cfa = place.caller_cfa;
 	}
-	return node;
+	for (size_t i = last; i + WINDOW > last && run < MATCHES; i--) {
+		const struct sp_frame *frame = &splice->frames[i];
+		if (!find_place(history, frame->address, frame->cfa, &place))
+			return false;
+		if (i == last && is_fresh(place.other_time, now))
+			return false; /* which of the two callers it has now is beyond the dump */
+		if (i == last)
+			*ret = place;
+		else if (place.caller_address != frame[1].address || place.caller_cfa != frame[1].cfa)
+			return false;
+		uint32_t print = take_print(dump, frame->cfa);
+		bool agrees = (!print || !place.print || print == place.print) && is_fresh(place.time, now) &&
+		              !is_fresh(place.other_time, now);
+		run = agrees ? run + 1 : 0;
+		if (run == 1)
+			*ret_seen = place.time;
+		if (i == 0)
+			break;
+	}
+	return run == MATCHES;
 }
 
 /* Appends callers from the history; true when the root was reached. */
-static bool follow_history(const struct sp_stack_history *history, uint64_t now, const struct node *node,
+static bool follow_history(const struct sp_stack_history *history, uint64_t seen, struct place place,
                            struct splice *splice)
 {
-	while (is_certain(node, now)) {
-		if (!node->caller_address)
+	size_t dumped = splice->count;
+	while (place.since <= seen) {
+		if (place.in_path) /* and so are all frames outside it */
+			return append_path(history, place.index, splice);
+		if (!place.caller_address)
 			return true;
-		if (!append(splice, node->caller_address, node->caller_cfa, node->caller_kind, SP_FOUND_SPLICED_STACK))
+		if (!append(splice, place.caller_address, place.caller_cfa, place.caller_kind, SP_FOUND_SPLICED_STACK))
 			return false;
-		node = find_node(history, node->caller_address, node->caller_cfa);
+		if (!place.caller_cfa) /* only the outermost frame has none */
+			return true;
+		if (!find_place(history, place.caller_address, place.caller_cfa, &place))
+			return false;
 	}
+	/* A frame that would have to be alive has been replaced since: so have the three. */
+	splice->count = dumped;
 	return false;
 }
 
-static enum sp_unwind_end splice_stack(struct sp_stack_history *history, uint64_t time, const uint64_t *chain,
+/* What the history says of callers that are known: 1 = right, -1 = wrong, 0 = nothing. */
+static int compare_with_history(const struct sp_stack_history *history, uint64_t seen, struct place place,
+                                const struct sp_frame *callers, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (place.since > seen)
+			return 0;
+		if (place.caller_address != callers[i].address ||
+		    (callers[i].cfa && place.caller_cfa != callers[i].cfa))
+			return -1;
+		if (!find_place(history, place.caller_address, place.caller_cfa, &place))
+			return 0;
+	}
+	return 1;
+}
+
+/* Tests on the inner half of a truncated stack what would be said of the outer half. */
+static void test_splicing(struct sp_stack_history *history, uint64_t now, const struct dump *dump,
+                          const struct splice *splice)
+{
+	struct splice half = { .frames = splice->frames, .count = splice->count / 2 };
+	if (half.count < 2 * MATCHES)
+		return;
+	struct place place;
+	uint64_t seen;
+	struct dump shorter = *dump;
+	shorter.limit = half.frames[half.count - 1].cfa - 8;
+	if (!match_history(history, now, &shorter, &half, &place, &seen))
+		return;
+	int result = compare_with_history(history, seen, place, splice->frames + half.count,
+	                                  splice->count - half.count);
+	history->tests += result != 0;
+	history->failures += result < 0;
+	if (history->tests == TESTS_MAX) {
+		history->tests /= 2;
+		history->failures /= 2;
+	}
+}
+
+static enum sp_unwind_end splice_chain(const struct sp_stack_history *history, const uint64_t *chain,
                                        size_t chain_count, struct splice *splice)
 {
-	size_t dumped = splice->count, at = match_chain(chain, chain_count, splice);
-	if (at) {
-		while (at < chain_count &&
-		       append(splice, chain[at], 0, SP_FRAME_RETURN_ADDRESS, SP_FOUND_SPLICED_CHAIN))
-			at++;
-		if (append_tail(history, splice))
-			return SP_UNWIND_ROOT;
-		if (splice->count > dumped)
-			return SP_UNWIND_DUMP_END;
-	}
-	put_path(history, 0);
-	const struct node *node = match_history(history, time, splice);
-	if (!node)
+	size_t at = match_chain(chain, chain_count, splice);
+	if (!at)
 		return SP_UNWIND_DUMP_END;
-	return follow_history(history, time, node, splice) ? SP_UNWIND_ROOT : SP_UNWIND_DUMP_END;
+	while (at < chain_count && append(splice, chain[at], 0, SP_FRAME_RETURN_ADDRESS, SP_FOUND_SPLICED_CHAIN))
+		at++;
+	return append_tail(history, splice) ? SP_UNWIND_ROOT : SP_UNWIND_DUMP_END;
+}
+
+static enum sp_unwind_end splice_history(struct sp_stack_history *history, uint64_t time, const struct dump *dump,
+                                         struct splice *splice)
+{
+	struct place place;
+	uint64_t seen;
+	test_splicing(history, time, dump, splice);
+	if (history->failures > FAILURES_ALLOWED + history->tests / 100 ||
+	    !match_history(history, time, dump, splice, &place, &seen) || !follow_history(history, seen, place, splice))
+		return SP_UNWIND_DUMP_END;
+	return SP_UNWIND_ROOT;
 }
 
 /* Frames of a kernel chain lack their places on the stack and would match any others. */
@@ -298,15 +486,20 @@ static bool is_rememberable(const struct sp_frame *frames, size_t count)
 	return count >= 2 && frames[count - 2].cfa - frames[0].cfa >= SHALLOW;
 }
 
-enum sp_unwind_end sp_unwind_complete(struct sp_stack_history *history, uint64_t time, const uint64_t *chain,
+enum sp_unwind_end sp_unwind_complete(struct sp_stack_history *history, uint64_t time,
+                                      const struct sp_stack_slice *slices, size_t slice_count, const uint64_t *chain,
                                       size_t chain_count, enum sp_unwind_end end, struct sp_frame *frames,
                                       size_t capacity, size_t *count)
 {
 	struct splice splice = { .frames = frames, .count = *count, .capacity = capacity };
-	if (end == SP_UNWIND_DUMP_END)
-		end = splice_stack(history, time, chain, chain_count, &splice);
+	const struct dump dump = { .slices = slices, .slice_count = slice_count, .limit = UINT64_MAX };
+	if (end == SP_UNWIND_DUMP_END && *count) {
+		end = splice_chain(history, chain, chain_count, &splice);
+		if (splice.count == *count)
+			end = splice_history(history, time, &dump, &splice);
+	}
 	*count = splice.count;
 	if (end == SP_UNWIND_ROOT && is_rememberable(frames, *count))
-		remember(history, time, frames, *count);
+		remember(history, time, &dump, frames, *count);
 	return end;
 }

@@ -143,11 +143,13 @@ enum sp_unwind_end sp_unwind(struct sp_unwinder *unwinder, const struct sp_code_
 
 /* Completes a stack that ended at SP_UNWIND_DUMP_END: first from `chain` (the kernel's user call chain, leaf first, may
  * be empty), then from earlier stacks of the same thread kept in `history`. Guards against recursion: see splice.c.
- * Appends to frames and returns the new end. Whole stacks passed here are remembered in the history. */
+ * Appends to frames and returns the new end. All stacks of a thread are passed here, in order of time (ns) and with the
+ * slices that they were unwound from: whole ones are remembered. */
 struct sp_stack_history; /* one a thread */
 struct sp_error *sp_stack_history_create(struct sp_stack_history **ret);
 void sp_stack_history_destroy(struct sp_stack_history *history);
-enum sp_unwind_end sp_unwind_complete(struct sp_stack_history *history, uint64_t time, const uint64_t *chain,
+enum sp_unwind_end sp_unwind_complete(struct sp_stack_history *history, uint64_t time,
+                                      const struct sp_stack_slice *slices, size_t slice_count, const uint64_t *chain,
                                       size_t chain_count, enum sp_unwind_end end, struct sp_frame *frames,
                                       size_t capacity, size_t *count);
 
