@@ -10,6 +10,8 @@
  * printing keeps a depth limit of its own. */
 #include "symbolication/demangle/demangle.h"
 
+#include "symbolication/demangle/private.h"
+
 #include <libiberty/demangle.h>
 
 #include <pthread.h>
@@ -23,8 +25,6 @@ enum {
 	/* Stack for longer names: measured at most 700 bytes a character, for nested templates. */
 	STACK_BASE = 1 << 20,
 	STACK_PER_CHARACTER = 2048,
-	/* D's demangler gives no callback and its back references multiply; no real name comes near. */
-	D_INPUT_LIMIT = 4096,
 };
 
 struct job {
@@ -83,20 +83,6 @@ static void run_long_itanium(struct job *job, size_t length)
 	pthread_attr_destroy(&attributes);
 }
 
-static bool demangle_d(const char *name, size_t length, struct sp_buffer *out)
-{
-	if (length > D_INPUT_LIMIT)
-		return false;
-	char *text = dlang_demangle(name, STYLE);
-	size_t size = text ? strlen(text) : 0;
-	bool ok = size && size <= SP_DEMANGLE_OUTPUT_LIMIT;
-	struct sp_error *error = ok ? sp_buffer_write(out, text, size) : NULL;
-	ok = ok && !error;
-	sp_error_destroy(error);
-	free(text);
-	return ok;
-}
-
 /* `name` is NUL-terminated at `length`. */
 static bool demangle_plain(const char *name, size_t length, struct sp_buffer *out)
 {
@@ -118,7 +104,7 @@ static bool demangle_plain(const char *name, size_t length, struct sp_buffer *ou
 			return true;
 		out->size = before;
 	}
-	if (strncmp(name, "_D", 2) == 0 && demangle_d(name, length, out))
+	if (strncmp(name, "_D", 2) == 0 && sp_demangle_d(name, length, out))
 		return true;
 	return sp_demangle_ocaml(name, length, out);
 }

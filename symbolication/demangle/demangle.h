@@ -16,7 +16,4 @@
  * readable form is over the output limit: then the name itself is the best there is. Thread-safe. */
 bool sp_demangle(const char *name, struct sp_buffer *out);
 
-/* OCaml's encoding: "camlStdlib__array__map_154" -> "Stdlib.array.map_154". Same contract. */
-bool sp_demangle_ocaml(const char *name, size_t length, struct sp_buffer *out);
-
 #endif

@@ -1,6 +1,6 @@
 /* OCaml's native compiler: "caml", the module path with "__" for ".", and "$hh" for characters that no symbol may have.
  * The number at the end, which tells local functions apart, stays. */
-#include "symbolication/demangle/demangle.h"
+#include "symbolication/demangle/private.h"
 
 #include <string.h>
 

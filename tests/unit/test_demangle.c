@@ -99,6 +99,35 @@ static void test_exponential(void **state)
 	free(out.bytes);
 }
 
+/* D's back references: each argument is an associative array of the one before, twice. */
+static void test_exponential_d(void **state)
+{
+	(void)state;
+	for (unsigned levels = 3; levels < 60; levels++) {
+		char name[1000] = "_D1fF";
+		size_t at = strlen(name), start = at;
+		at += (size_t)sprintf(name + at, "Hii");
+		for (unsigned i = 0; i < levels; i++) {
+			size_t next = at;
+			name[at++] = 'H';
+			for (unsigned k = 0; k < 2; k++) {
+				size_t distance = at - start;
+				name[at++] = 'Q';
+				if (distance >= 26)
+					name[at++] = (char)('A' + distance / 26);
+				name[at++] = (char)('a' + distance % 26);
+			}
+			start = next;
+		}
+		strcpy(name + at, "Zv");
+		bool changed = strcmp(readable(name), name) != 0;
+		assert_true(levels > 5 || changed);
+		assert_true(levels < 25 || !changed);
+	}
+	assert_string_equal(readable("_D2rt3aaA10allocEntryFMxPSQyQx4ImplMxPvZPv"),
+	                    "rt.aaA.allocEntry(scope const(rt.aaA.Impl*), scope const(void*))");
+}
+
 /* What was in the buffer before stays. */
 static void test_append(void **state)
 {
@@ -168,8 +197,10 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_known),  cmocka_unit_test(test_long_names), cmocka_unit_test(test_exponential),
-		cmocka_unit_test(test_append), cmocka_unit_test(test_library),    cmocka_unit_test(test_names),
+		cmocka_unit_test(test_known),       cmocka_unit_test(test_long_names),
+		cmocka_unit_test(test_exponential), cmocka_unit_test(test_exponential_d),
+		cmocka_unit_test(test_append),      cmocka_unit_test(test_library),
+		cmocka_unit_test(test_names),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Writes seeds for fuzz_object into a folder: small ELF files of many shapes, made by the compilers at hand.
+
+    tests/fuzz/seeds_object.py FOLDER && build/fuzz/tests/fuzz_object FOLDER
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SOURCE = """
+int imported(int);
+static inline __attribute__((always_inline)) int square(int x) { return x * x; }
+static __attribute__((noinline)) int local(int n) { int s = 0; while (n--) s += square(n); return s; }
+int exported(int n) { return local(n) + imported(n); }
+"""
+
+BUILDS = {
+    "x86_64": "gcc -O1 -g -shared -fPIC -nostdlib a.c -o OUT",
+    "x86_64-now": "gcc -O1 -shared -fPIC -nostdlib -fcf-protection -Wl,-z,now,-z,ibtplt a.c -o OUT",
+    "x86_64-stripped": "gcc -O1 -s -shared -fPIC -nostdlib a.c -o OUT",
+    "x86_64-bare": "gcc -O1 -s -shared -fPIC -nostdlib a.c -o OUT && llvm-objcopy-14 --strip-sections OUT",
+    "x86_64-object": "gcc -O1 -g -c a.c -o OUT",
+    "x86_64-zlib": "gcc -O1 -g -gz=zlib -c a.c -o OUT",
+    "x86_64-zdebug": "gcc -O1 -g -gz=zlib-gnu -c a.c -o OUT",
+    "x86_64-zstd": "gcc -O1 -g -c a.c -o OUT && objcopy --compress-debug-sections=zstd OUT",
+    "x86_64-linked": "gcc -O1 -g -shared -fPIC -nostdlib a.c -o a.so && objcopy --only-keep-debug a.so a.debug && "
+    "objcopy --strip-all --add-gnu-debuglink=a.debug a.so OUT",
+    "x86_64-debug": "gcc -O1 -g -shared -fPIC -nostdlib a.c -o a.so && objcopy --only-keep-debug a.so OUT",
+    "lld": "clang -O1 -fuse-ld=lld -shared -fPIC -nostdlib a.c -o OUT",
+    "i386": "gcc -m32 -O1 -g -shared -fPIC -nostdlib a.c -o OUT",
+    "i386-object": "gcc -m32 -O1 -g -c a.c -o OUT",
+    "aarch64": "aarch64-linux-gnu-gcc -O1 -g -shared -fPIC -nostdlib a.c -o OUT",
+    "aarch64-object": "aarch64-linux-gnu-gcc -O1 -g -c a.c -o OUT",
+    "arm-object": "clang --target=armv7-linux-gnueabi -O1 -g -c a.c -o OUT",
+    "ppc64-object": "clang --target=powerpc64-linux-gnu -O1 -g -c a.c -o OUT",
+    "riscv64-object": "clang --target=riscv64-linux-gnu -O1 -g -c a.c -o OUT",
+    "s390x-object": "clang --target=s390x-linux-gnu -O1 -g -c a.c -o OUT",
+}
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1]).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    made = 0
+    with tempfile.TemporaryDirectory() as work:
+        pathlib.Path(work, "a.c").write_text(SOURCE)
+        for name, command in BUILDS.items():
+            done = subprocess.run(command.replace("OUT", str(folder / name)), shell=True, cwd=work, capture_output=True)
+            if done.returncode:
+                print(f"{name}: not made here")
+                (folder / name).unlink(missing_ok=True)
+            made += not done.returncode
+    print(f"{made} seeds in {folder}")
+    return 0 if made else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
