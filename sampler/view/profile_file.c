@@ -101,7 +101,7 @@ struct sp_error *view_text_fill(void *context, const char **ret, size_t *ret_siz
 	/* The map is not handed out whole: a file that is cut meanwhile would raise SIGBUS in any case, but this way
 	 * the memory touched is small. */
 	size_t left = text->map.size - text->done;
-	*ret = (const char *)text->map.bytes + text->done;
+	*ret = left ? (const char *)text->map.bytes + text->done : "";
 	*ret_size = left > PIECE_SIZE ? PIECE_SIZE : left;
 	text->done += *ret_size;
 	return NULL;
