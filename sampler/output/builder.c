@@ -656,18 +656,19 @@ struct sp_error *sp_profile_builder_create(const char *recording_path, const str
 	builder->primary_source = SP_HANDLE_NONE;
 	builder->global_markers = SP_INDEX_NONE;
 	builder->first_time = UINT64_MAX;
+	builder->frame_cache = calloc(SP_FRAME_CACHE, sizeof(*builder->frame_cache));
 	builder->folder = folder_of(recording_path);
 	builder->profile_name = options->profile_name ? strdup(options->profile_name) : NULL;
 	builder->options.profile_name = builder->profile_name;
 	struct sp_error *error = NULL;
-	if (!builder->folder || (options->profile_name && !builder->profile_name))
+	if (!builder->folder || !builder->frame_cache || (options->profile_name && !builder->profile_name))
 		error = sp_error_no_memory();
 	else if (builder->options.version != 60 && builder->options.version != 66 && builder->options.version != 70)
 		error = sp_error_create(SP_ERROR_UNSUPPORTED, "profile version %u: only 60, 66 and 70 can be written",
 		                        builder->options.version);
 	sp_tables_init(&builder->tables, builder->folder);
 	builder->samples.store.folder = builder->markers.store.folder = builder->folder;
-	builder->values.store.folder = builder->nodes.store.folder = builder->folder;
+	builder->values.store.folder = builder->folder;
 	if (!error)
 		error = sp_recording_reader_create(recording_path, &builder->reader);
 	if (error) {
@@ -704,7 +705,6 @@ void sp_profile_builder_destroy(struct sp_profile_builder *builder)
 	sp_spool_deinit(&builder->samples);
 	sp_spool_deinit(&builder->markers);
 	sp_spool_deinit(&builder->values);
-	sp_spool_deinit(&builder->nodes);
 	sp_map_deinit(&builder->other_rows);
 	sp_map_deinit(&builder->large_cpu_deltas);
 	sp_map_deinit(&builder->large_weights);
@@ -717,7 +717,9 @@ void sp_profile_builder_destroy(struct sp_profile_builder *builder)
 	sp_vector_deinit(&builder->late);
 	sp_vector_deinit(&builder->meta);
 	sp_vector_deinit(&builder->clocks);
+	sp_vector_deinit(&builder->nodes);
 	sp_vector_deinit(&builder->path);
+	free(builder->frame_cache);
 	sp_intern_deinit(&builder->strings);
 	free(builder->profile_name);
 	free(builder->folder);

@@ -108,11 +108,20 @@ struct sp_build_meta {
 	uint32_t key, value;
 };
 
-/* What each node of the recording's stack tree became, for the view that last asked. */
+/* What each node of the segment's stack tree became, for the view that last asked. */
 struct sp_node_cache {
 	uint32_t stack;
 	uint32_t tag; /* node_tag() in resolve.c; 0 = nothing */
 };
+
+/* What a raw frame became in a view. */
+struct sp_frame_cache {
+	uint64_t address;
+	uint32_t view; /* 0 = nothing */
+	uint32_t frame;
+	uint8_t kind, mode, origin;
+};
+#define SP_FRAME_CACHE 8192 /* entries; a power of two */
 
 struct sp_profile_builder {
 	struct sp_profile_options options;
@@ -138,10 +147,12 @@ struct sp_profile_builder {
 	SP_SPOOL(struct sp_build_sample) samples;
 	SP_SPOOL(struct sp_build_marker) markers;
 	SP_SPOOL(struct sp_build_value) values;
-	SP_SPOOL(struct sp_node_cache) nodes;
 	struct sp_map large_cpu_deltas, large_weights; /* sample -> value */
-	SP_VECTOR(uint32_t) path;                      /* scratch: nodes of a stack from the leaf on */
-	uint32_t global_markers;                       /* markers of no thread */
+	uint64_t segment;                              /* that `nodes` is of */
+	SP_VECTOR(struct sp_node_cache) nodes;
+	struct sp_frame_cache *frame_cache; /* owned */
+	SP_VECTOR(uint32_t) path;           /* scratch: nodes of a stack from the leaf on */
+	uint32_t global_markers;            /* markers of no thread */
 
 	uint64_t first_time, last_time; /* of samples and markers; first_time is UINT64_MAX when there are none */
 	uint64_t ends[SP_UNWIND_NO_REGS + 1];

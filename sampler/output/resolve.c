@@ -1,9 +1,10 @@
 /* From absolute addresses to what the profile shows.
  *
- * A stack is resolved when its sample is taken in, by what the process had mapped then. The recording's stack tree
- * gives the same node for the same chain of addresses, so what a node became is remembered; a process's view number
- * tells whether that still holds. A view only changes when a mapping covers something that a look-up has used: for
- * that, ranges carry a mark, and looking into nothing leaves a hole of a page that carries one too. */
+ * A stack is resolved when its sample is taken in, by what the process had mapped then. A segment's stack tree gives
+ * the same node for the same chain of addresses, so what a node became is remembered for the segment, and what an
+ * address became in a small cache; a process's view number tells whether that still holds. A view only changes when a
+ * mapping covers something that a look-up has used: for that, ranges carry a mark, and looking into nothing leaves a
+ * hole of a page that carries one too. */
 #include "sampler/output/builder.h"
 
 #include <stdlib.h>
@@ -163,6 +164,29 @@ static struct sp_error *resolve_frame(struct sp_profile_builder *builder, uint32
 	return *ret == SP_INDEX_NONE ? sp_error_no_memory() : NULL;
 }
 
+/* As resolve_frame(), through the cache. */
+static struct sp_error *find_frame(struct sp_profile_builder *builder, uint32_t process, const struct sp_frame *frame,
+                                   uint32_t *ret)
+{
+	uint32_t view = builder->processes.items[process].view;
+	size_t slot = (size_t)sp_hash_u64(frame->address + view) & (SP_FRAME_CACHE - 1);
+	struct sp_frame_cache *cached = &builder->frame_cache[slot];
+	if (cached->view == view && cached->address == frame->address && cached->kind == frame->kind &&
+	    cached->mode == frame->mode && cached->origin == frame->origin) {
+		*ret = cached->frame;
+		return NULL;
+	}
+	struct sp_error *error = resolve_frame(builder, process, frame, ret);
+	if (!error)
+		*cached = (struct sp_frame_cache){ .address = frame->address,
+			                           .view = view,
+			                           .frame = *ret,
+			                           .kind = frame->kind,
+			                           .mode = frame->mode,
+			                           .origin = frame->origin };
+	return error;
+}
+
 /* ---- Stacks ---- */
 
 static const char *truncation_text(uint8_t end)
@@ -216,9 +240,13 @@ static struct sp_error *collect_path(struct sp_profile_builder *builder, uint32_
                                      uint32_t *ret_known)
 {
 	size_t total = sp_recording_stack_count(builder->reader);
+	if (builder->segment != sp_recording_segment(builder->reader)) {
+		builder->segment = sp_recording_segment(builder->reader);
+		builder->nodes.count = 0;
+	}
 	if (builder->nodes.count < total) {
 		size_t extra = total - builder->nodes.count;
-		if (!sp_spool_reserve(&builder->nodes, extra))
+		if (!sp_vector_reserve(&builder->nodes, extra))
 			return sp_error_no_memory();
 		memset(builder->nodes.items + builder->nodes.count, 0, extra * sizeof(*builder->nodes.items));
 		builder->nodes.count = total;
@@ -268,7 +296,7 @@ static struct sp_error *push_node(struct sp_profile_builder *builder, uint32_t p
 	*last_origin = raw.origin;
 	*flags |= (is_spliced(raw.origin) ? TAG_SPLICED : 0) | (raw.origin == SP_FOUND_GUESS ? TAG_GUESSED : 0);
 	if (!error)
-		error = resolve_frame(builder, process, &raw, &frame);
+		error = find_frame(builder, process, &raw, &frame);
 	if (error)
 		return error;
 	if (!folds(builder, *stack, frame))

@@ -24,42 +24,56 @@ uint32_t sp_tables_frame(struct sp_tables *tables, const struct sp_frame_entry *
 	return index;
 }
 
-static size_t home_slot(const struct sp_tables *tables, uint32_t prefix, uint32_t frame)
+/* A slot holds a stack's number + 1 in as many bits as numbers need (fewer stacks than slots), and above them a part of
+ * its hash: nearly all slots of other stacks are passed without a look at the stacks, which would cost a cache miss. */
+struct place {
+	size_t slot;  /* where to look first */
+	uint32_t tag; /* the part of the hash, in its place */
+	uint32_t number_mask;
+};
+
+static struct place place_of(const struct sp_tables *tables, uint32_t prefix, uint32_t frame)
 {
-	return (size_t)sp_hash_u64((uint64_t)prefix << 32 | frame) & (tables->slots.count - 1);
+	uint64_t hash = sp_hash_u64((uint64_t)prefix << 32 | frame);
+	struct place place = { .number_mask = (uint32_t)tables->slots.count - 1 };
+	place.slot = (size_t)hash & place.number_mask;
+	place.tag = (uint32_t)(hash >> 32) & ~place.number_mask;
+	return place;
 }
 
 /* Doubles the hash table. */
 static bool grow_slots(struct sp_tables *tables)
 {
 	size_t count = tables->slots.count ? tables->slots.count * 2 : 1024;
-	if (!sp_spool_reserve(&tables->slots, count - tables->slots.count))
+	if (count > (size_t)1 << 31 || !sp_spool_reserve(&tables->slots, count - tables->slots.count))
 		return false;
 	tables->slots.count = count;
 	memset(tables->slots.items, 0, count * sizeof(*tables->slots.items));
 	for (size_t i = 0; i < tables->stacks.count; i++) {
-		size_t slot = home_slot(tables, tables->stacks.items[i].prefix, tables->stacks.items[i].frame);
-		while (tables->slots.items[slot])
-			slot = (slot + 1) & (count - 1);
-		tables->slots.items[slot] = (uint32_t)i + 1;
+		struct place place = place_of(tables, tables->stacks.items[i].prefix, tables->stacks.items[i].frame);
+		while (tables->slots.items[place.slot])
+			place.slot = (place.slot + 1) & place.number_mask;
+		tables->slots.items[place.slot] = place.tag | ((uint32_t)i + 1);
 	}
 	return true;
 }
 
 uint32_t sp_tables_stack(struct sp_tables *tables, uint32_t prefix, uint32_t frame)
 {
-	if (tables->stacks.count >= tables->slots.count / 4 * 3 && !grow_slots(tables))
+	if (tables->stacks.count >= tables->slots.count / 8 * 5 && !grow_slots(tables))
 		return SP_INDEX_NONE;
-	size_t slot = home_slot(tables, prefix, frame);
-	for (uint32_t at; (at = tables->slots.items[slot]); slot = (slot + 1) & (tables->slots.count - 1)) {
-		const struct sp_stack_entry *entry = &tables->stacks.items[at - 1];
+	struct place place = place_of(tables, prefix, frame);
+	for (uint32_t at; (at = tables->slots.items[place.slot]); place.slot = (place.slot + 1) & place.number_mask) {
+		if ((at & ~place.number_mask) != place.tag)
+			continue;
+		uint32_t number = (at & place.number_mask) - 1;
+		const struct sp_stack_entry *entry = &tables->stacks.items[number];
 		if (entry->frame == frame && entry->prefix == prefix)
-			return at - 1;
+			return number;
 	}
-	if (tables->stacks.count >= INT32_MAX ||
-	    !sp_spool_push(&tables->stacks, (struct sp_stack_entry){ .frame = frame, .prefix = prefix }))
+	if (!sp_spool_push(&tables->stacks, (struct sp_stack_entry){ .frame = frame, .prefix = prefix }))
 		return SP_INDEX_NONE;
-	tables->slots.items[slot] = (uint32_t)tables->stacks.count;
+	tables->slots.items[place.slot] = place.tag | (uint32_t)tables->stacks.count;
 	return (uint32_t)tables->stacks.count - 1;
 }
 

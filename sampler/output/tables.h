@@ -58,7 +58,7 @@ struct sp_tables {
 	SP_VECTOR(struct sp_frame_entry) frames;
 	struct sp_map frame_by_hash; /* hash (plus probes) -> frame */
 	SP_SPOOL(struct sp_stack_entry) stacks;
-	SP_SPOOL(uint32_t) slots; /* stack + 1 by hash, 0 = free; count is a power of two or 0 */
+	SP_SPOOL(uint32_t) slots; /* hash table of the stacks, see tables.c; count is a power of two or 0 */
 };
 
 void sp_tables_init(struct sp_tables *tables, const char *folder);

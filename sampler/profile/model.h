@@ -161,7 +161,7 @@ struct sp_record_sample {
 	uint32_t cpu;
 	const struct sp_frame *frames; /* writer: the whole stack; reader: NULL, see `stack` */
 	uint32_t frame_count;
-	uint32_t stack;     /* reader: a node of the reader's stack tree; SP_HANDLE_NONE = no frames */
+	uint32_t stack;     /* reader: a node of the segment's stack tree; SP_HANDLE_NONE = no frames */
 	uint8_t end;        /* enum sp_unwind_end of the user part */
 	const char *label;  /* NULL, or a label frame that stands in for the stack: "[kernel, not sampled]" */
 	uint64_t cpu_delta; /* ns of CPU time of the thread since its previous sample */
@@ -245,8 +245,10 @@ struct sp_error *sp_recording_read(struct sp_recording_reader *reader, struct sp
 /* Whether the writer finished, and how many bytes were dropped so far: corrupt segments, what can't be decoded, and the
  * torn tail (of a recording that is still being written: what is not whole yet). */
 bool sp_recording_finished(const struct sp_recording_reader *reader, uint64_t *ret_dropped_bytes);
-/* The reader's stack tree: node -> parent node (SP_HANDLE_NONE at a root) and frame. The same (parent, frame) is the
- * same node throughout the recording; a parent's number is below its children's. cfa is not kept. */
+/* The stack tree of the segment that the last record came from: node -> parent node (SP_HANDLE_NONE at a root) and
+ * frame. The same (parent, frame) is the same node, and a parent's number is below its children's. Each segment begins
+ * its tree anew, from node 0: then the number that sp_recording_segment() gives changes. cfa is not kept. */
+uint64_t sp_recording_segment(const struct sp_recording_reader *reader);
 void sp_recording_stack_node(const struct sp_recording_reader *reader, uint32_t node, uint32_t *ret_parent,
                              struct sp_frame *ret_frame);
 size_t sp_recording_stack_count(const struct sp_recording_reader *reader);

@@ -17,7 +17,6 @@
 #include <zstd.h>
 
 #define SCAN_SIZE 65536
-#define MAX_NODES ((size_t)1 << 26)     /* of the whole recording: 1 GiB of nodes */
 #define MAX_HANDLES ((uint32_t)1 << 24) /* of a space */
 
 struct reader_space {
@@ -33,12 +32,12 @@ struct sp_recording_reader {
 	uint64_t dropped;  /* bytes passed over as corrupt */
 	bool finished;
 	ZSTD_DCtx *zstd;
-	SP_VECTOR(uint8_t) stored;  /* the segment as in the file */
-	SP_VECTOR(uint8_t) payload; /* unpacked */
-	struct sp_cursor records;   /* over the unpacked bytes, at the next record */
-	uint64_t time;              /* of the record before */
-	struct sp_stack_tree tree;
-	SP_VECTOR(uint32_t) nodes; /* node in the segment -> node of the tree */
+	SP_VECTOR(uint8_t) stored;             /* the segment as in the file */
+	SP_VECTOR(uint8_t) payload;            /* unpacked */
+	struct sp_cursor records;              /* over the unpacked bytes, at the next record */
+	uint64_t time;                         /* of the record before */
+	uint64_t segment;                      /* how many were opened */
+	SP_VECTOR(struct sp_stack_node) nodes; /* of the segment */
 	struct reader_space spaces[SP_SPACE_COUNT];
 };
 
@@ -83,7 +82,6 @@ void sp_recording_reader_destroy(struct sp_recording_reader *r)
 		sp_map_deinit(&r->spaces[i].by_number);
 		sp_vector_deinit(&r->spaces[i].local);
 	}
-	sp_stack_tree_deinit(&r->tree);
 	sp_vector_deinit(&r->nodes);
 	sp_vector_deinit(&r->stored);
 	sp_vector_deinit(&r->payload);
@@ -175,6 +173,7 @@ static bool open_payload(struct sp_recording_reader *r, const struct sp_segment_
 	r->records = sp_cursor_init(bytes, header->size);
 	r->time = 0;
 	r->nodes.count = 0;
+	r->segment++;
 	for (int i = 0; i < SP_SPACE_COUNT; i++)
 		r->spaces[i].local.count = 0;
 	return true;
@@ -464,8 +463,8 @@ static struct sp_error *read_stack(struct sp_recording_reader *r, struct sp_curs
 	}
 	uint64_t address = 0;
 	if (back) {
-		*ret_node = r->nodes.items[r->nodes.count - back];
-		address = r->tree.nodes[*ret_node].address;
+		*ret_node = (uint32_t)(r->nodes.count - back);
+		address = r->nodes.items[*ret_node].address;
 	}
 	if (!sp_vector_reserve(&r->nodes, count))
 		return sp_error_no_memory();
@@ -476,13 +475,10 @@ static struct sp_error *read_stack(struct sp_recording_reader *r, struct sp_curs
 			sp_cursor_fail(c);
 		if (c->bad)
 			return NULL;
-		*ret_node = sp_stack_tree_intern(&r->tree, *ret_node, address, flags);
-		if (*ret_node == SP_HANDLE_NONE)
-			return sp_error_no_memory();
-		if (r->tree.count > MAX_NODES)
-			return sp_error_create(SP_ERROR_LIMIT, "recording %s: more than %zu stack nodes", r->path,
-			                       MAX_NODES);
-		r->nodes.items[r->nodes.count++] = *ret_node;
+		r->nodes.items[r->nodes.count] = (struct sp_stack_node){ .address = address,
+			                                                 .parent = *ret_node,
+			                                                 .flags = flags };
+		*ret_node = (uint32_t)r->nodes.count++;
 	}
 	return NULL;
 }
@@ -687,14 +683,19 @@ bool sp_recording_finished(const struct sp_recording_reader *r, uint64_t *ret_dr
 	return r->finished;
 }
 
+uint64_t sp_recording_segment(const struct sp_recording_reader *r)
+{
+	return r->segment;
+}
+
 void sp_recording_stack_node(const struct sp_recording_reader *r, uint32_t node, uint32_t *ret_parent,
                              struct sp_frame *ret_frame)
 {
-	*ret_parent = r->tree.nodes[node].parent;
-	*ret_frame = sp_stack_frame(&r->tree.nodes[node]);
+	*ret_parent = r->nodes.items[node].parent;
+	*ret_frame = sp_stack_frame(&r->nodes.items[node]);
 }
 
 size_t sp_recording_stack_count(const struct sp_recording_reader *r)
 {
-	return r->tree.count;
+	return r->nodes.count;
 }

@@ -220,7 +220,7 @@ static void test_equal_stacks_are_one_node(void **state)
 	struct sp_recording_reader *reader;
 	struct sp_record record;
 	bool more;
-	write_all_records(1, &written);
+	write_all_records(0, &written);
 	ok(sp_recording_reader_create(path, &reader));
 	uint32_t deep_node[2], seen = 0;
 	for (;;) {
