@@ -31,6 +31,18 @@ struct sp_error *sp_gzip_create(int level, unsigned threads, sp_write_fn write, 
 struct sp_error *sp_gzip_write(void *context, const void *bytes, size_t size);
 /* Writes the trailer. */
 struct sp_error *sp_gzip_finish(struct sp_gzip *gzip);
+
+/* A part of a gzip stream compressed beforehand, for text that is known long before the rest. */
+struct sp_gzip_part {
+	size_t size;      /* of its compressed bytes, which the caller keeps */
+	size_t text_size; /* of what they stand for */
+	uint32_t crc;     /* of that */
+};
+/* Compresses a part; its bytes go to `write`. */
+struct sp_error *sp_gzip_part(int level, const void *text, size_t text_size, sp_write_fn write, void *context,
+                              struct sp_gzip_part *ret);
+/* Puts a part where the stream is now. */
+struct sp_error *sp_gzip_put_part(struct sp_gzip *gzip, const struct sp_gzip_part *part, const void *bytes);
 void sp_gzip_destroy(struct sp_gzip *gzip);
 
 #endif

@@ -20,6 +20,7 @@
 #define WINDOW_SIZE ((size_t)32 << 10)
 #define MAX_THREADS 64
 #define HEADER_SIZE 10
+#define PART_STEP (1u << 30) /* zlib counts input in unsigned int */
 
 enum job_state {
 	JOB_FREE,  /* the caller's: being filled, or empty */
@@ -31,6 +32,7 @@ enum job_state {
 struct job {
 	enum job_state state;
 	bool last;   /* ends the deflate stream */
+	bool apart;  /* without workers: ends on a byte, and what follows does not refer to it */
 	bool failed; /* no memory */
 	size_t dictionary_size;
 	size_t in_size;
@@ -80,7 +82,7 @@ static void compress_job(z_stream *stream, struct job *job, bool whole)
 	}
 	stream->next_in = (uint8_t *)(uintptr_t)data;
 	stream->avail_in = (uInt)job->in_size;
-	int flush = job->last ? Z_FINISH : whole ? Z_SYNC_FLUSH : Z_NO_FLUSH;
+	int flush = job->last ? Z_FINISH : whole ? Z_SYNC_FLUSH : job->apart ? Z_FULL_FLUSH : Z_NO_FLUSH;
 	do {
 		if (job->out_size == job->out_capacity) {
 			size_t wanted = job->out_capacity ? job->out_capacity * 2 : BLOCK_SIZE / 2;
@@ -283,6 +285,68 @@ struct sp_error *sp_gzip_finish(struct sp_gzip *gzip)
 	put_u32(trailer, gzip->crc);
 	put_u32(trailer + 4, (uint32_t)gzip->size);
 	return gzip->write(gzip->context, trailer, sizeof(trailer));
+}
+
+/* ---- Parts ---- */
+
+struct sp_error *sp_gzip_part(int level, const void *text, size_t text_size, sp_write_fn write, void *context,
+                              struct sp_gzip_part *ret)
+{
+	uint8_t out[16384];
+	const uint8_t *at = text;
+	size_t left = text_size;
+	z_stream stream = { 0 };
+	struct sp_error *error = NULL;
+	if (deflateInit2(&stream, level, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+		return sp_error_no_memory();
+	*ret = (struct sp_gzip_part){ .text_size = text_size, .crc = (uint32_t)crc32(0, NULL, 0) };
+	do {
+		uInt part = left < PART_STEP ? (uInt)left : PART_STEP;
+		ret->crc = (uint32_t)crc32(ret->crc, at, part);
+		stream.next_in = (uint8_t *)(uintptr_t)at;
+		stream.avail_in = part;
+		at += part;
+		left -= part;
+		do {
+			stream.next_out = out;
+			stream.avail_out = sizeof(out);
+			deflate(&stream, left ? Z_NO_FLUSH : Z_SYNC_FLUSH);
+			size_t size = sizeof(out) - stream.avail_out;
+			ret->size += size;
+			error = size ? write(context, out, size) : NULL;
+		} while (!stream.avail_out && !error);
+	} while (left && !error);
+	deflateEnd(&stream);
+	return error;
+}
+
+/* Writes out all that was given so far, so that other bytes can follow. */
+static struct sp_error *set_apart(struct sp_gzip *gzip)
+{
+	struct job *job = &gzip->jobs[gzip->head % gzip->job_count];
+	struct sp_error *error = NULL;
+	if (job->in_size || !gzip->thread_count) {
+		job->apart = true;
+		error = submit(gzip, false);
+		job->apart = false;
+	}
+	while (!error && gzip->oldest < gzip->head)
+		error = write_oldest(gzip);
+	gzip->jobs[gzip->head % gzip->job_count].dictionary_size = 0;
+	return error;
+}
+
+struct sp_error *sp_gzip_put_part(struct sp_gzip *gzip, const struct sp_gzip_part *part, const void *bytes)
+{
+	if (gzip->ended)
+		return sp_error_create(SP_ERROR_USAGE, "writing to an ended gzip stream");
+	struct sp_error *error = set_apart(gzip);
+	if (!error && part->size)
+		error = gzip->write(gzip->context, bytes, part->size);
+	gzip->crc = (uint32_t)crc32_combine(gzip->crc, part->crc, (z_off_t)part->text_size);
+	gzip->size += part->text_size;
+	gzip->ended = error;
+	return error;
 }
 
 void sp_gzip_destroy(struct sp_gzip *gzip)

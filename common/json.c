@@ -345,6 +345,13 @@ void sp_json_newline(struct sp_json *json)
 	put_bytes(json, "\n", 1);
 }
 
+void sp_json_step_aside(struct sp_json *json, bool any)
+{
+	flush(json);
+	if (any && json->depth && json->depth <= SP_JSON_DEPTH)
+		json->need_comma[json->depth - 1] = true;
+}
+
 struct sp_error *sp_json_finish(struct sp_json *json)
 {
 	if (json->depth || json->after_key)

@@ -52,6 +52,9 @@ void sp_json_null(struct sp_json *json);
 void sp_json_members(struct sp_json *json, const char *text, size_t size);
 /* A newline between values, for people who look into the file. */
 void sp_json_newline(struct sp_json *json);
+/* Hands all text so far to the sink. The caller may then write values of the open array to the sink itself, with
+ * commas between them; `any`: it is going to write some. */
+void sp_json_step_aside(struct sp_json *json, bool any);
 /* Flushes and gives the first error. */
 struct sp_error *sp_json_finish(struct sp_json *json);
 

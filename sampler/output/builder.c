@@ -668,7 +668,7 @@ struct sp_error *sp_profile_builder_create(const char *recording_path, const str
 		                        builder->options.version);
 	sp_tables_init(&builder->tables, builder->folder);
 	builder->samples.store.folder = builder->markers.store.folder = builder->folder;
-	builder->values.store.folder = builder->folder;
+	builder->values.store.folder = builder->part_bytes.store.folder = builder->folder;
 	if (!error)
 		error = sp_recording_reader_create(recording_path, &builder->reader);
 	if (error) {
@@ -679,7 +679,7 @@ struct sp_error *sp_profile_builder_create(const char *recording_path, const str
 	return NULL;
 }
 
-struct sp_error *sp_profile_builder_advance(struct sp_profile_builder *builder)
+struct sp_error *sp_build_take_in(struct sp_profile_builder *builder)
 {
 	for (;;) {
 		struct sp_record record;
@@ -691,6 +691,12 @@ struct sp_error *sp_profile_builder_advance(struct sp_profile_builder *builder)
 		if (error)
 			return sp_error_prefix(error, "building the profile");
 	}
+}
+
+struct sp_error *sp_profile_builder_advance(struct sp_profile_builder *builder)
+{
+	struct sp_error *error = sp_build_take_in(builder);
+	return error ? error : sp_build_stack_parts(builder);
 }
 
 void sp_profile_builder_destroy(struct sp_profile_builder *builder)
@@ -705,6 +711,8 @@ void sp_profile_builder_destroy(struct sp_profile_builder *builder)
 	sp_spool_deinit(&builder->samples);
 	sp_spool_deinit(&builder->markers);
 	sp_spool_deinit(&builder->values);
+	sp_spool_deinit(&builder->part_bytes);
+	sp_vector_deinit(&builder->parts);
 	sp_map_deinit(&builder->other_rows);
 	sp_map_deinit(&builder->large_cpu_deltas);
 	sp_map_deinit(&builder->large_weights);

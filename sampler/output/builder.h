@@ -2,6 +2,7 @@
 #ifndef SP_SAMPLER_OUTPUT_BUILDER_H
 #define SP_SAMPLER_OUTPUT_BUILDER_H
 
+#include "common/compress.h"
 #include "common/intern.h"
 #include "common/map.h"
 #include "common/vector.h"
@@ -123,6 +124,15 @@ struct sp_frame_cache {
 };
 #define SP_FRAME_CACHE 8192 /* entries; a power of two */
 
+/* The columns of a run of stacks as compressed text, made while the recording goes on (stack_parts.c). */
+enum sp_stack_column { SP_COLUMN_FRAME, SP_COLUMN_PREFIX, SP_STACK_COLUMNS };
+struct sp_stack_part {
+	struct sp_gzip_part columns[SP_STACK_COLUMNS];
+	size_t offsets[SP_STACK_COLUMNS]; /* into `part_bytes` */
+};
+#define SP_STACK_PART 32768 /* stacks a part */
+#define SP_GZIP_LEVEL 1
+
 struct sp_profile_builder {
 	struct sp_profile_options options;
 	char *profile_name; /* owned copy; NULL = the recording's */
@@ -150,9 +160,11 @@ struct sp_profile_builder {
 	struct sp_map large_cpu_deltas, large_weights; /* sample -> value */
 	uint64_t segment;                              /* that `nodes` is of */
 	SP_VECTOR(struct sp_node_cache) nodes;
-	struct sp_frame_cache *frame_cache; /* owned */
-	SP_VECTOR(uint32_t) path;           /* scratch: nodes of a stack from the leaf on */
-	uint32_t global_markers;            /* markers of no thread */
+	struct sp_frame_cache *frame_cache;    /* owned */
+	SP_VECTOR(uint32_t) path;              /* scratch: nodes of a stack from the leaf on */
+	uint32_t global_markers;               /* markers of no thread */
+	SP_VECTOR(struct sp_stack_part) parts; /* of the first parts.count * SP_STACK_PART stacks */
+	SP_SPOOL(uint8_t) part_bytes;
 
 	uint64_t first_time, last_time; /* of samples and markers; first_time is UINT64_MAX when there are none */
 	uint64_t ends[SP_UNWIND_NO_REGS + 1];
@@ -161,6 +173,9 @@ struct sp_profile_builder {
 	uint64_t weight, kernel_unsampled_weight; /* of ordinary samples */
 	struct sp_profile_summary summary;
 };
+
+/* builder.c: takes in all that is written so far. */
+struct sp_error *sp_build_take_in(struct sp_profile_builder *builder);
 
 /* resolve.c: gives the processes an address means something for, and turns stacks into entries of the tables. */
 
@@ -181,6 +196,14 @@ struct sp_late_index;
 struct sp_error *sp_late_index_create(const struct sp_profile_builder *builder, struct sp_late_index **ret);
 struct sp_frame_entry sp_late_index_resolve(const struct sp_late_index *index, const struct sp_frame_entry *entry);
 void sp_late_index_destroy(struct sp_late_index *index);
+
+/* stack_parts.c */
+
+/* Makes parts of the stacks that are there. */
+struct sp_error *sp_build_stack_parts(struct sp_profile_builder *builder);
+/* Writes a column of the stacks [first, end) as values of the open array. */
+void sp_write_stack_column(struct sp_json *json, const struct sp_profile_builder *builder, enum sp_stack_column column,
+                           size_t first, size_t end);
 
 /* A string of the builder; NULL for SP_INTERN_NONE. */
 static inline const char *sp_build_string(const struct sp_profile_builder *builder, uint32_t number)

@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define GZIP_LEVEL 1
 #define GZIP_THREADS 2
 #define TEMPORARY_TRIES 100
 
@@ -25,7 +24,8 @@ static struct sp_error *write_to_file(void *context, const void *bytes, size_t s
 	return NULL;
 }
 
-static struct sp_error *write_json(struct sp_layout *layout, sp_write_fn write, void *context)
+/* `gzip`: the sink again, when it is one. */
+static struct sp_error *write_json(struct sp_layout *layout, sp_write_fn write, void *context, struct sp_gzip *gzip)
 {
 	struct sp_json *json = malloc(sizeof(*json));
 	if (!json)
@@ -43,7 +43,7 @@ static struct sp_error *write_json(struct sp_layout *layout, sp_write_fn write, 
 	sp_json_newline(json);
 	sp_write_counters(json, layout);
 	sp_json_newline(json);
-	sp_write_shared(json, layout);
+	sp_write_shared(json, layout, gzip);
 	sp_json_object_end(json);
 	sp_json_newline(json);
 	struct sp_error *sink = sp_json_finish(json);
@@ -57,11 +57,11 @@ static struct sp_error *write_text(struct sp_layout *layout, FILE *file, bool gz
 {
 	struct sp_gzip *zipped;
 	if (!gzip)
-		return write_json(layout, write_to_file, file);
-	struct sp_error *error = sp_gzip_create(GZIP_LEVEL, GZIP_THREADS, write_to_file, file, &zipped);
+		return write_json(layout, write_to_file, file, NULL);
+	struct sp_error *error = sp_gzip_create(SP_GZIP_LEVEL, GZIP_THREADS, write_to_file, file, &zipped);
 	if (error)
 		return error;
-	error = write_json(layout, sp_gzip_write, zipped);
+	error = write_json(layout, sp_gzip_write, zipped, zipped);
 	if (!error)
 		error = sp_gzip_finish(zipped);
 	sp_gzip_destroy(zipped);
@@ -140,7 +140,7 @@ struct sp_error *sp_profile_builder_write(struct sp_profile_builder *builder, co
                                           struct sp_profile_summary *ret)
 {
 	struct sp_layout *layout;
-	struct sp_error *error = sp_profile_builder_advance(builder);
+	struct sp_error *error = sp_build_take_in(builder);
 	if (!error)
 		error = sp_layout_create(builder, &layout);
 	if (error)

@@ -15,7 +15,8 @@ struct sp_error *sp_write_markers(struct sp_json *json, struct sp_layout *layout
 void sp_write_marker_schemas(struct sp_json *json);
 /* write_tables.c */
 void sp_write_libs(struct sp_json *json, const struct sp_layout *layout);
-void sp_write_shared(struct sp_json *json, const struct sp_layout *layout);
+/* `gzip`: the sink behind `json`, NULL when that is another one. */
+void sp_write_shared(struct sp_json *json, const struct sp_layout *layout, struct sp_gzip *gzip);
 
 /* How losses are called in markers and the info panel. */
 const char *sp_loss_name(uint8_t kind);

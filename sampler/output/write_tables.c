@@ -235,47 +235,76 @@ static void write_frames(struct sp_json *json, const struct sp_layout *layout)
 	sp_json_object_end(json);
 }
 
-/* The prefix column: 0 at a root, else how far back the prefix is; before version 66 its number, or null. */
-static void put_prefix(struct sp_json *json, bool offsets, uint32_t own, uint32_t prefix)
+/* Puts in the parts of a column that were made beforehand; gives the number of stacks in them. */
+static size_t put_parts(struct sp_json *json, const struct sp_profile_builder *builder, struct sp_gzip *gzip,
+                        enum sp_stack_column column)
 {
-	if (offsets)
-		sp_json_uint(json, prefix == SP_INDEX_NONE ? 0 : own - prefix);
-	else
-		index_or_null(json, prefix);
-}
-
-static void write_prefixes(struct sp_json *json, const struct sp_layout *layout)
-{
-	const struct sp_tables *tables = &layout->builder->tables;
-	bool offsets = layout->builder->options.version >= 66;
-	uint32_t own = 0;
-	column_begin(json, offsets ? "prefixOffset" : "prefix");
-	for (size_t i = 0; i < tables->stacks.count; i++) {
-		const struct sp_stack_entry *stack = &tables->stacks.items[i];
-		uint32_t prefix = stack->prefix == SP_INDEX_NONE ? SP_INDEX_NONE
-		                                                 : sp_layout_stack(layout, stack->prefix);
-		uint32_t last = sp_layout_stack(layout, (uint32_t)i);
-		put_prefix(json, offsets, own, prefix);
-		for (own++; own <= last; own++) /* frames inlined into the first one */
-			put_prefix(json, offsets, own, own - 1);
+	for (size_t i = 0; i < builder->parts.count && !json->error; i++) {
+		const struct sp_stack_part *part = &builder->parts.items[i];
+		sp_json_step_aside(json, true);
+		if (!json->error)
+			json->error = sp_gzip_put_part(gzip, &part->columns[column],
+			                               builder->part_bytes.items + part->offsets[column]);
 	}
-	sp_json_array_end(json);
+	return builder->parts.count * SP_STACK_PART;
 }
 
-static void write_stacks(struct sp_json *json, const struct sp_layout *layout)
+static void write_stack_column(struct sp_json *json, const struct sp_layout *layout, struct sp_gzip *gzip,
+                               enum sp_stack_column column)
+{
+	const struct sp_profile_builder *builder = layout->builder;
+	size_t first = gzip ? put_parts(json, builder, gzip, column) : 0;
+	sp_write_stack_column(json, builder, column, first, builder->tables.stacks.count);
+}
+
+/* With inlined functions a stack of the builder is as many stacks as its frame became frames. */
+static void write_inlined_frames(struct sp_json *json, const struct sp_layout *layout)
 {
 	const struct sp_tables *tables = &layout->builder->tables;
 	const uint32_t *first_frame = layout->first_frame.items;
-	sp_json_key(json, "stackTable");
-	sp_json_object_begin(json);
-	column_begin(json, "frame");
 	for (size_t i = 0; i < tables->stacks.count; i++) {
 		uint32_t entry = tables->stacks.items[i].frame;
 		for (uint32_t frame = first_frame[entry]; frame < first_frame[entry + 1]; frame++)
 			sp_json_uint(json, frame);
 	}
+}
+
+static void write_inlined_prefixes(struct sp_json *json, const struct sp_layout *layout)
+{
+	const struct sp_tables *tables = &layout->builder->tables;
+	bool offsets = layout->builder->options.version >= 66;
+	uint32_t own = 0;
+	for (size_t i = 0; i < tables->stacks.count; i++) {
+		uint32_t prefix = tables->stacks.items[i].prefix;
+		prefix = prefix == SP_INDEX_NONE ? SP_INDEX_NONE : sp_layout_stack(layout, prefix);
+		uint32_t last = sp_layout_stack(layout, (uint32_t)i);
+		for (; own <= last; own++) {
+			if (!offsets)
+				index_or_null(json, prefix);
+			else
+				sp_json_uint(json, prefix == SP_INDEX_NONE ? 0 : own - prefix);
+			prefix = own;
+		}
+	}
+}
+
+static void write_stacks(struct sp_json *json, const struct sp_layout *layout, struct sp_gzip *gzip)
+{
+	bool inlined = layout->last_stack.count;
+	sp_json_key(json, "stackTable");
+	sp_json_object_begin(json);
+	column_begin(json, "frame");
+	if (inlined)
+		write_inlined_frames(json, layout);
+	else
+		write_stack_column(json, layout, gzip, SP_COLUMN_FRAME);
 	sp_json_array_end(json);
-	write_prefixes(json, layout);
+	column_begin(json, layout->builder->options.version >= 66 ? "prefixOffset" : "prefix");
+	if (inlined)
+		write_inlined_prefixes(json, layout);
+	else
+		write_stack_column(json, layout, gzip, SP_COLUMN_PREFIX);
+	sp_json_array_end(json);
 	sp_json_member_int(json, "length", layout->stack_count);
 	sp_json_object_end(json);
 }
@@ -289,11 +318,11 @@ static void write_strings(struct sp_json *json, const struct sp_layout *layout)
 	sp_json_array_end(json);
 }
 
-void sp_write_shared(struct sp_json *json, const struct sp_layout *layout)
+void sp_write_shared(struct sp_json *json, const struct sp_layout *layout, struct sp_gzip *gzip)
 {
 	sp_json_key(json, "shared");
 	sp_json_object_begin(json);
-	write_stacks(json, layout);
+	write_stacks(json, layout, gzip);
 	sp_json_newline(json);
 	write_frames(json, layout);
 	sp_json_newline(json);

@@ -86,6 +86,55 @@ static void test_gzip_is_one_member(void **state)
 		}
 }
 
+/* Parts among ordinary writes, at the start, at the end, next to each other, empty. The text repeats itself so that a
+ * reference from one side of a part to the other would be found out. */
+static void parts_and_read(unsigned threads, size_t piece)
+{
+	size_t size = 2000000;
+	uint8_t *data = make_data(size, (uint32_t)piece + threads);
+	struct sp_buffer buffer = { 0 };
+	struct sp_gzip *gzip;
+	assert_null(sp_gzip_create(1, threads, sp_buffer_write, &buffer, &gzip));
+	unsigned step = 0;
+	for (size_t at = 0; at < size; step++) {
+		size_t length = step % 7 == 3 ? 0 : piece < size - at ? piece : size - at;
+		if (step % 5 < 3) {
+			struct sp_buffer bytes = { 0 };
+			struct sp_gzip_part part;
+			assert_null(sp_gzip_part(1, data + at, length, sp_buffer_write, &bytes, &part));
+			assert_int_equal(part.size, bytes.size);
+			assert_null(sp_gzip_put_part(gzip, &part, bytes.bytes));
+			free(bytes.bytes);
+		} else {
+			assert_null(sp_gzip_write(gzip, data + at, length));
+		}
+		at += length;
+	}
+	assert_null(sp_gzip_finish(gzip));
+	struct sp_error *error = sp_gzip_put_part(gzip, &(struct sp_gzip_part){ 0 }, NULL);
+	assert_int_equal(error->code, SP_ERROR_USAGE);
+	sp_error_destroy(error);
+	sp_gzip_destroy(gzip);
+	size_t out_size, used;
+	uint8_t *out = read_one_member((const uint8_t *)buffer.bytes, buffer.size, &out_size, &used);
+	assert_int_equal(out_size, size);
+	assert_int_equal(used, buffer.size);
+	assert_memory_equal(out, data, size);
+	free(out);
+	free(data);
+	free(buffer.bytes);
+}
+
+static void test_gzip_parts(void **state)
+{
+	(void)state;
+	for (unsigned threads = 0; threads <= 3; threads++) {
+		parts_and_read(threads, 1000);
+		parts_and_read(threads, 40001);
+		parts_and_read(threads, 600000);
+	}
+}
+
 static void test_gzip_stops_at_the_sinks_error(void **state)
 {
 	(void)state;
@@ -241,8 +290,11 @@ static void test_concatenated(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gzip_is_one_member), cmocka_unit_test(test_gzip_stops_at_the_sinks_error),
-		cmocka_unit_test(test_decoders),           cmocka_unit_test(test_damaged_input),
+		cmocka_unit_test(test_gzip_is_one_member),
+		cmocka_unit_test(test_gzip_parts),
+		cmocka_unit_test(test_gzip_stops_at_the_sinks_error),
+		cmocka_unit_test(test_decoders),
+		cmocka_unit_test(test_damaged_input),
 		cmocka_unit_test(test_concatenated),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

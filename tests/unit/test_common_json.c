@@ -65,6 +65,23 @@ static void test_nesting_and_commas(void **state)
 	expect(f, "{\"a\":[1,[],{},null\n,true],\"b\":null,\"c\\\"\":-2,\"d\":false}");
 }
 
+static void test_stepping_aside(void **state)
+{
+	struct fixture *f = *state;
+	sp_json_array_begin(&f->json);
+	sp_json_step_aside(&f->json, true);
+	assert_null(sp_buffer_write(&f->buffer, "7,8", 3));
+	sp_json_step_aside(&f->json, true);
+	assert_null(sp_buffer_write(&f->buffer, ",9", 2));
+	sp_json_int(&f->json, 10);
+	sp_json_array_begin(&f->json);
+	sp_json_step_aside(&f->json, false);
+	sp_json_int(&f->json, 11);
+	sp_json_array_end(&f->json);
+	sp_json_array_end(&f->json);
+	expect(f, "[7,8,9,10,[11]]");
+}
+
 static void test_strings(void **state)
 {
 	struct fixture *f = *state;
@@ -235,6 +252,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_nesting_and_commas, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_stepping_aside, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_strings, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_integers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_milliseconds, setup, teardown),
