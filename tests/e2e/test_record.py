@@ -193,8 +193,8 @@ class Signals(support.TestCase):
         if pid == 0:
             os.chdir(self.folder)
             os.execvp("bash", ["bash", "--norc", "-i"])
-        command = (f"SP_CACHE_DIR=cache {support.SP} record -s sh -c 'echo $$ > pid; i=0; "
-                   "while [ $i -lt 400000 ]; do i=$((i+1)); done'; echo status=$?\n")
+        command = (f"SP_CACHE_DIR=cache {support.SP} record -s sh -c 'echo $$ > pid; "
+                   "while [ ! -e go ]; do :; done'\n")
         os.write(fd, command.encode())
         child = self.started(None)
         state = lambda: re.search(r"State:\s+(\w)", pathlib.Path(f"/proc/{child}/status").read_text()).group(1)
@@ -202,8 +202,11 @@ class Signals(support.TestCase):
         support.wait_for(lambda: state() == "T", "the command's stop")
         time.sleep(0.3)
         os.write(fd, b"fg\n")
+        support.wait_for(lambda: state() != "T", "the command going on")
+        (self.folder / "go").touch()
+        os.write(fd, b"echo status=$?.\n")
         output = b""
-        while b"status=0" not in output:
+        while b"status=0." not in output:
             output += os.read(fd, 4096)
         os.write(fd, b"exit\n")
         os.close(fd)
