@@ -7,7 +7,8 @@
  * compared with that.
  *
  * Each stack is copied to one buffer first, so that what is measured is the unwinding, not the misses on dumps that lie
- * cold in memory (--cold unwinds them where they are). The best of the passes counts. The result file has, for each
+ * cold in memory (--cold unwinds them where they are). For each sample the
+ * best of the passes counts. The result file has, for each
  * sample, a count and that many 64-bit addresses. */
 #include "dump-file.h"
 #include "tests/oracle/unwind_target.h"
@@ -379,19 +380,20 @@ static double ticks_per_ns(void)
 
 static uint64_t addresses[SP_UNWIND_MAX_FRAMES + 1];
 
-/* One pass over all samples. */
-static uint64_t run_pass(engine *unwind, FILE *result, size_t *ret_frames, size_t *ret_roots)
+/* One pass over all samples. ticks[i] becomes the least that sample i took so far: what else the machine did drops out.
+ */
+static void run_pass(engine *unwind, FILE *result, uint64_t *ticks, size_t *ret_frames, size_t *ret_roots)
 {
-	uint64_t ticks = 0;
 	*ret_frames = *ret_roots = 0;
 	for (size_t i = 0; i < sample_count; i++) {
 		const uint64_t *chain;
 		struct sp_stack_slice stack;
 		const struct dump_sample *sample = open_sample(&samples[i], &chain, &stack);
-		(void)chain;
 		uint64_t start = __rdtsc();
 		size_t count = unwind(&processes[samples[i].process], sample, &stack, addresses);
-		ticks += __rdtsc() - start;
+		uint64_t taken = __rdtsc() - start;
+		if (!ticks[i] || taken < ticks[i])
+			ticks[i] = taken;
 		*ret_frames += count;
 		*ret_roots += addresses[count] != 0;
 		if (result) {
@@ -400,7 +402,34 @@ static uint64_t run_pass(engine *unwind, FILE *result, size_t *ret_frames, size_
 			fwrite(addresses, sizeof(addresses[0]), count, result);
 		}
 	}
-	return ticks;
+}
+
+static void measure(engine *unwind, const char *name, unsigned long passes, const char *result_path)
+{
+	FILE *result = result_path ? fopen(result_path, "wb") : NULL;
+	uint64_t *ticks = calloc(sample_count, sizeof(*ticks)), total = 0;
+	size_t frame_count = 0, roots = 0;
+	if (!ticks || (result_path && !result))
+		err(1, "%s", result_path ? result_path : "memory");
+	double rate = ticks_per_ns();
+	for (unsigned long pass = 0; pass < passes; pass++) {
+		run_pass(unwind, pass == 0 ? result : NULL, ticks, &frame_count, &roots);
+		show_ends = false;
+	}
+	if (result && fclose(result) != 0)
+		err(1, "%s", result_path);
+	for (size_t i = 0; i < sample_count; i++)
+		total += ticks[i];
+	free(ticks);
+	printf("%s: %zu samples, %zu frames, %.1f ns/frame", name, sample_count, frame_count,
+	       (double)total / rate / (double)frame_count);
+	if (unwind == unwind_sp) {
+		struct sp_unwind_stats stats;
+		sp_unwinder_stats(unwinder, &stats);
+		printf(", root reached %.2f %%, cache hits %.2f %%", 100.0 * (double)roots / (double)sample_count,
+		       100.0 * (double)stats.cache_hits / (double)(stats.cache_hits + stats.cache_misses));
+	}
+	printf("\n");
 }
 
 /* ---- Splicing ---- */
@@ -488,7 +517,7 @@ int main(int argc, char **argv)
 	bool splice = false;
 	engine *unwind = unwind_sp;
 	const char *name = "sp", *path = NULL, *result_path = NULL;
-	unsigned long passes = 3;
+	unsigned long passes = 5;
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--engine") == 0 && i + 1 < argc)
 			name = argv[++i];
@@ -525,27 +554,6 @@ int main(int argc, char **argv)
 		splice_all();
 		return 0;
 	}
-	FILE *result = result_path ? fopen(result_path, "wb") : NULL;
-	double rate = ticks_per_ns(), best = 0;
-	size_t frame_count = 0, roots = 0;
-	for (unsigned long pass = 0; pass < passes; pass++) {
-		uint64_t ticks = run_pass(unwind, pass == 0 ? result : NULL, &frame_count, &roots);
-		double ns = (double)ticks / rate / (double)frame_count;
-		if (pass == 0)
-			printf("first pass: %.1f ns/frame\n", ns);
-		if (pass == 0 || ns < best)
-			best = ns;
-		show_ends = false;
-	}
-	if (result && fclose(result) != 0)
-		err(1, "%s", result_path);
-	printf("%s: %zu samples, %zu frames, best pass %.1f ns/frame", name, sample_count, frame_count, best);
-	if (unwind == unwind_sp) {
-		struct sp_unwind_stats stats;
-		sp_unwinder_stats(unwinder, &stats);
-		printf(", root reached %.2f %%, cache hits %.2f %%", 100.0 * (double)roots / (double)sample_count,
-		       100.0 * (double)stats.cache_hits / (double)(stats.cache_hits + stats.cache_misses));
-	}
-	printf("\n");
+	measure(unwind, name, passes, result_path);
 	return 0;
 }
