@@ -31,7 +31,8 @@ static struct sp_error *note_parent(void *context, uint32_t pid)
 {
 	struct listing *listing = context;
 	uint32_t parent;
-	if (sp_proc_parent(pid, &parent) && !sp_map_put(&listing->parents, pid, parent))
+	if (pid != listing->session->filter.recorder_pid && sp_proc_parent(pid, &parent) &&
+	    !sp_map_put(&listing->parents, pid, parent))
 		return sp_error_no_memory();
 	return NULL;
 }

@@ -56,12 +56,12 @@ static struct sp_error *open_target(struct sp_backend *backend, uint64_t begin)
 {
 	struct sp_perf_session *session = &backend->session;
 	uint32_t pid = backend->options.pid;
+	session->filter.recorder_pid = (uint32_t)getpid();
 	if (pid) {
 		backend->target_pidfd = sp_pidfd_open((int)pid);
 		return sp_attach(session, &backend->found, begin, pid);
 	}
 	session->filter.command_pid = (uint32_t)backend->launch.pid;
-	session->filter.recorder_pid = (uint32_t)getpid();
 	return sp_perf_session_choose(session, session->filter.command_pid);
 }
 

@@ -105,6 +105,8 @@ static bool is_filtered(const struct sp_perf_filter *filter, const struct sp_per
 	const struct sp_event *event = &record->event;
 	if (event->kind == SP_EVENT_LOSS)
 		return false;
+	if (filter->recorder_pid && event->pid == filter->recorder_pid)
+		return true;
 	if (filter->command_pid && event->pid == filter->command_pid &&
 	    (!filter->command_runs || event->time < filter->exec_time))
 		return true;

@@ -13,7 +13,7 @@
 /* What all rings of a capture must know to leave out what is not the target's. Written only between two reads. */
 struct sp_perf_filter {
 	uint32_t command_pid;   /* the launched command; 0 when attached */
-	uint32_t recorder_pid;  /* its parent: sp */
+	uint32_t recorder_pid;  /* sp itself, the command's parent; never reported */
 	bool command_runs;      /* its exec was seen */
 	uint64_t exec_time;     /* when; samples of it before that are of sp's own image, and dropped */
 	uint64_t first_sample;  /* samples before this time are dropped: not all events were enabled yet */

@@ -72,9 +72,9 @@ class CaptureTestCase(support.TestCase):
         self.output.touch()
         self.output.chmod(0o666)
 
-    def print_events(self, *args, program=PRINT_EVENTS, **options):
+    def print_events(self, *args, program=PRINT_EVENTS, under=(), **options):
         options.setdefault("cwd", self.folder)
-        return support.run(program, "-o", self.output, *args, **options)
+        return support.run(*under, program, "-o", self.output, *args, **options)
 
     def capture(self, *args, **options):
         return Capture(self.print_events(*args, **options), self.output)
@@ -323,14 +323,18 @@ class TestRefusal(CaptureTestCase):
         refuse = support.build_program("refuse.c")
         for number in (errno.EACCES, errno.EPERM, errno.ENOSYS):
             with self.subTest(errno=errno.errorcode[number]):
-                result = support.run(
-                    refuse, number, PRINT_EVENTS, "-o", self.output, "touch", "ran", cwd=self.folder
-                )
+                result = self.print_events("touch", "ran", under=(refuse, "perf", number))
                 self.assertEqual(result.status, 2)
                 self.assertEqual(result.err.count("\n"), 1)
                 self.assertIn("seccomp", result.err)
                 self.assertIn(os.strerror(number), result.err)
                 self.assertFalse((self.folder / "ran").exists())
+
+    def test_kernel_without_pidfds(self):
+        """The command's end is noticed all the same, and sp does not wait for ever."""
+        under = (support.build_program("refuse.c"), "pidfd", errno.ENOSYS)
+        capture = self.capture("-l", "sh", "-c", "sleep 0.3; exit 5", under=under)
+        self.assertEqual((capture.end["exited"], capture.end["code"]), (True, 5))
 
     @support.needs_root()
     def test_anothers_process(self):
@@ -419,6 +423,30 @@ class TestAttach(CaptureTestCase):
         self.assertLessEqual(set(pids), capture.tree)
         self.assertTrue([sample for sample in capture.samples() if sample["pid"] in pids])
 
+    @support.needs_root()
+    def test_too_many_threads_for_the_descriptors(self):
+        burn = self.copy_for_all(support.build_program("burn.c", "-O1", "-pthread"))
+        identity = {"user": support.NOBODY, "group": support.NOBODY, "extra_groups": []}
+        process = self.start(burn, "1000000", "50", **identity)
+        support.wait_for(lambda: len(os.listdir(f"/proc/{process.pid}/task")) == 50, "50 threads")
+        program = self.copy_for_all(PRINT_EVENTS)
+        with system_setting(PARANOID, 2):
+            result = self.print_events(
+                *("-p", process.pid, "-d", "1"),
+                program=program,
+                user=support.NOBODY,
+                preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)),
+            )
+        self.assertEqual(result.status, 2)
+        self.assertRegex(result.err, "^raise the limit of open files .*: cannot sample thread [0-9]+: .*\n$")
+
+    def test_recorder_leaves_itself_out(self):
+        shell = self.start("sh", "-c", f"sleep 0.3; {PRINT_EVENTS} -o {self.output} -p $$ -d 0.5; true")
+        shell.wait()
+        capture = Capture(support.Result(0, "", ""), self.output)
+        self.assertEqual(capture.root, shell.pid)
+        self.assertEqual(capture.tree, {shell.pid})
+
     def test_end_of_the_target(self):
         burn = support.build_program("burn.c", "-O1", "-pthread")
         process = self.start(burn, "700")
@@ -502,7 +530,7 @@ class TestSetup(support.TestCase):
 
     def test_needs_root(self):
         result = self.setup_command(user=support.NOBODY)
-        self.assertEqual((result.status, result.err), (1, "sp setup: this needs root: run `sudo sp setup`\n"))
+        self.assertEqual((result.status, result.err), (1, "sp: this needs root: run `sudo sp setup`\n"))
 
     @support.needs_perf_event()
     def test_grant_and_undo(self):

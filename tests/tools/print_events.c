@@ -1,8 +1,13 @@
 /* Writes to a file what the native backend reports, one JSON object a line: the backend alone, without the sampler
  * behind it.
  *
- * usage: print_events -o FILE [-p PID] [-d SECONDS] [-r RATE] [-s STACK-BYTES] [-w MILLISECONDS] [VAR=value...]
- * [command...] -w: sleep that long between two looks at the rings, so that they fill up; -i: interrupt the first wait.
+ * usage: print_events -o FILE [options] [VAR=value...] [command...]
+ *
+ *   -p PID, -d SECONDS, -r RATE, -s STACK-BYTES: as for sp record
+ *   -w MILLISECONDS: sleep that long between two looks at the rings, so that they fill up
+ *   -i: interrupt the first wait, and end
+ *   -l: wait without a limit of time
+ *
  * The first line is {"info": ...}, the last {"end": ...}. Ends with status 2 and the error on stderr when the capture
  * can't be opened. */
 #include "common/clock.h"
@@ -234,8 +239,9 @@ int main(int argc, char **argv)
 	double seconds = 1e9;
 	unsigned nap_ms = 0;
 	bool interrupt = false;
+	int timeout_ms = 100;
 	FILE *out = NULL;
-	for (int c; (c = getopt(argc, argv, "+o:p:d:r:s:w:i")) != -1;) {
+	for (int c; (c = getopt(argc, argv, "+o:p:d:r:s:w:il")) != -1;) {
 		if (c == 'o')
 			out = fopen(optarg, "we");
 		else if (c == 'p')
@@ -248,9 +254,10 @@ int main(int argc, char **argv)
 			options.stack_bytes = (uint32_t)atoi(optarg);
 		else if (c == 'w')
 			nap_ms = (unsigned)atoi(optarg);
-		else if (c == 'i')
-			interrupt = true;
-		else
+		else if (c == 'i' || c == 'l') {
+			interrupt = c == 'i';
+			timeout_ms = -1;
+		} else
 			return 2;
 	}
 	if (!out)
@@ -282,7 +289,7 @@ int main(int argc, char **argv)
 		if (done)
 			target.ops->stop(target.backend);
 		else
-			error = target.ops->wait(target.backend, interrupt ? -1 : 100, &watermark);
+			error = target.ops->wait(target.backend, timeout_ms, &watermark);
 		if (error)
 			return fail(error);
 		if (interrupt)

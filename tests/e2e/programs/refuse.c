@@ -1,5 +1,5 @@
-/* refuse ERRNO command [args...]: runs the command under a seccomp filter that answers perf_event_open with ERRNO (a
- * number), as containers and hardened systems do. */
+/* refuse CALL ERRNO command [args...]: runs the command under a seccomp filter that answers the system call (perf or
+ * pidfd: perf_event_open, pidfd_open) with ERRNO (a number), as containers, hardened systems and old kernels do. */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -7,18 +7,20 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 int main(int argc, char **argv)
 {
-	if (argc < 3)
+	if (argc < 4)
 		return 2;
+	const unsigned number = strcmp(argv[1], "perf") ? SYS_pidfd_open : SYS_perf_event_open;
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_perf_event_open, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)(atoi(argv[1]) & SECCOMP_RET_DATA)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)(atoi(argv[2]) & SECCOMP_RET_DATA)),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = { .len = sizeof(code) / sizeof(code[0]), .filter = code };
@@ -26,7 +28,7 @@ int main(int argc, char **argv)
 		perror("seccomp");
 		return 2;
 	}
-	execvp(argv[2], argv + 2);
-	perror(argv[2]);
+	execvp(argv[3], argv + 3);
+	perror(argv[3]);
 	return 127;
 }

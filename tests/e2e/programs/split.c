@@ -1,5 +1,5 @@
-/* split MS: spends MS milliseconds of CPU time, 70 % of it in seventy(), 20 % in twenty(), 10 % in ten(). The answer that
- * a sampling profiler must give is known by construction: each slice is measured on the thread's own CPU clock. */
+/* split MS: spends MS milliseconds of CPU time, 70 % of it in seventy(), 20 % in twenty(), 10 % in ten(). The answer
+ * that a sampling profiler must give is known by construction: each slice is measured on the thread's own CPU clock. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
@@ -14,13 +14,13 @@ static uint64_t cpu_ns(void)
 static volatile uint64_t sink;
 
 /* The clock is read rarely, so that nearly all samples fall into the loop itself. */
-#define SPIN(ns)                                                       \
-	do {                                                           \
-		uint64_t end = cpu_ns() + (ns);                        \
-		while (cpu_ns() < end) {                               \
-			for (int i = 0; i < 20000; i++)                \
+#define SPIN(ns)                                                        \
+	do {                                                            \
+		uint64_t end = cpu_ns() + (ns);                         \
+		while (cpu_ns() < end) {                                \
+			for (int i = 0; i < 20000; i++)                 \
 				sink = sink * 2862933555777941757u + 1; \
-		}                                                      \
+		}                                                       \
 	} while (0)
 
 static __attribute__((noinline)) void seventy(void)
