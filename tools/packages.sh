@@ -24,9 +24,22 @@ libiberty-dev h:libiberty/demangle.h|h:demangle.h
 libcapstone-dev pc:capstone
 '
 
+# The compilers make test programs of every kind that sp reads; the rest are oracles.
 test_packages='
 libcmocka-dev pc:cmocka
 libdw-dev pc:libdw
+clang cmd:clang
+lld cmd:ld.lld
+llvm cmd:llvm-objcopy
+gcc-aarch64-linux-gnu cmd:aarch64-linux-gnu-gcc
+libc6-dev-arm64-cross h:stdio.h
+musl-tools cmd:musl-gcc
+dwz cmd:dwz
+xz-utils cmd:xz
+zstd cmd:zstd
+groff-base cmd:groff
+zsh cmd:zsh
+fish cmd:fish
 python3 cmd:python3
 nodejs cmd:node
 npm cmd:npm

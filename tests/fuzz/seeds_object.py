@@ -20,7 +20,7 @@ BUILDS = {
     "x86_64": "gcc -O1 -g -shared -fPIC -nostdlib a.c -o OUT",
     "x86_64-now": "gcc -O1 -shared -fPIC -nostdlib -fcf-protection -Wl,-z,now,-z,ibtplt a.c -o OUT",
     "x86_64-stripped": "gcc -O1 -s -shared -fPIC -nostdlib a.c -o OUT",
-    "x86_64-bare": "gcc -O1 -s -shared -fPIC -nostdlib a.c -o OUT && llvm-objcopy-14 --strip-sections OUT",
+    "x86_64-bare": "gcc -O1 -s -shared -fPIC -nostdlib a.c -o OUT && llvm-objcopy --strip-sections OUT",
     "x86_64-object": "gcc -O1 -g -c a.c -o OUT",
     "x86_64-zlib": "gcc -O1 -g -gz=zlib -c a.c -o OUT",
     "x86_64-zdebug": "gcc -O1 -g -gz=zlib-gnu -c a.c -o OUT",

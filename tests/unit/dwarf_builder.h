@@ -109,11 +109,11 @@ static inline uint64_t keep(struct image *image, enum part part, const char *tex
 }
 
 /* An abbreviation: pairs of attribute and form (after implicit_const its value), ended by a 0. */
-static inline void abbrev(struct image *image, unsigned code, unsigned tag, bool children, ...)
+static inline void abbrev(struct image *image, unsigned code, unsigned tag, int children, ...)
 {
 	put_uleb(image, ABBREV, code);
 	put_uleb(image, ABBREV, tag);
-	put(image, ABBREV, 1, children);
+	put(image, ABBREV, 1, (uint64_t)children);
 	va_list args;
 	va_start(args, children);
 	for (int name; (name = va_arg(args, int));) {

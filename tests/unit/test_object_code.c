@@ -247,7 +247,7 @@ static void test_build_id(void **state)
 	write_text("b.c", "int f(int x) { return x; }\n");
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		must_run("gcc -shared -nostdlib -Wl,--build-id=%s b.c -o b.so && cp b.so c.so && "
-		         "llvm-objcopy-14 --strip-sections c.so",
+		         "llvm-objcopy --strip-sections c.so",
 		         cases[i].flag);
 		static const char *const names[] = { "b.so", "c.so" };
 		for (unsigned k = 0; k < 2; k++) {
