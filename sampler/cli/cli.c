@@ -69,6 +69,7 @@ static struct sp_error *parse_port(const char *text, struct sp_view_options *ret
 	if (end == text || port > 65535 || (*end && strcmp(end, "+")) || text[0] == '-')
 		return sp_error_create(SP_ERROR_USAGE, "--port takes a number or a number and '+', not '%s'", text);
 	ret->port = (uint16_t)port;
+	ret->any_port = !port;
 	return NULL;
 }
 
@@ -103,6 +104,8 @@ struct sp_error *sp_cli_serve(const struct sp_view_options *options, bool open_b
 	sp_log(options->log, SP_LOG_INFO, "serving until Ctrl-C");
 	int signal;
 	sigwait(&signals, &signal);
+	/* A look-up that runs is waited for; a second signal ends that. */
+	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 	sp_view_stop(view);
 	return NULL;
 }

@@ -356,7 +356,7 @@ const char *sp_view_symbol_server(const struct sp_view *view)
 
 void sp_view_say(struct sp_view *view)
 {
-	sp_log(view->log, SP_LOG_INFO, "Open this address in a browser (Ctrl-C ends the server):");
+	sp_log(view->log, SP_LOG_INFO, "Open this address in a browser:");
 	sp_log(view->log, SP_LOG_INFO, "%s", view->url);
 }
 
@@ -368,10 +368,13 @@ static void say_forwarding(struct sp_view *view, bool remote)
 	unsigned ssh_port = 22;
 	if (connection && sscanf(connection, "%*s %*s %63s %u", host, &ssh_port) == 2 && ssh_port != 22)
 		snprintf(port_option, sizeof(port_option), " -p %u", ssh_port);
-	unsigned port = sp_http_port(view->http);
-	sp_log(view->log, SP_LOG_INFO, "%sfirst, on the machine with the browser: ssh -N -L %u:127.0.0.1:%u%s %s%s%s",
-	       remote ? "This is a remote login: " : "No display here. From elsewhere: ", port, port, port_option,
-	       user ? user : "", user ? "@" : "", host);
+	/* "http://host:port/token" */
+	const char *here = view->symbol_server + strlen("http://");
+	sp_log(view->log, SP_LOG_INFO, "%s ssh -N -L %u:%.*s%s %s%s%s",
+	       remote ? "This is a remote login: first, on the machine with the browser, run"
+	              : "No browser could be opened. If yours is on another machine, first run there",
+	       sp_http_port(view->http), (int)strcspn(here, "/"), here, port_option, user ? user : "", user ? "@" : "",
+	       host);
 }
 
 void sp_view_open(struct sp_view *view)
