@@ -1,5 +1,6 @@
 /* The DWARF engine's calls: open, look up, close. See internal.h for the plan of the whole. */
 #include "internal.h"
+#include "libdwarf_child.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +58,9 @@ struct sp_error *sp_dwarf_create(const struct sp_dwarf_files *files, struct sp_d
 	pthread_mutex_init(&dwarf->dwo_lock, NULL);
 	dwarf->open_dwo = files->open_dwo;
 	dwarf->context = files->context;
-	struct sp_error *error = dw_file_create(dwarf, files->main, false, &dwarf->main);
+	struct sp_error *error = files->libdwarf ? dw_child_create(files, &dwarf->child) : NULL;
+	if (!error)
+		error = dw_file_create(dwarf, files->main, false, &dwarf->main);
 	if (!error && files->supplementary)
 		error = dw_file_create(dwarf, files->supplementary, false, &dwarf->supplementary);
 	if (!error && files->package)
@@ -75,6 +78,7 @@ void sp_dwarf_destroy(struct sp_dwarf *dwarf)
 {
 	if (!dwarf)
 		return;
+	dw_child_destroy(dwarf->child);
 	dw_map_destroy(atomic_load(&dwarf->by_aranges));
 	dw_map_destroy(atomic_load(&dwarf->by_units));
 	dw_file_destroy(dwarf->main);
@@ -95,7 +99,8 @@ void sp_dwarf_destroy(struct sp_dwarf *dwarf)
 
 size_t sp_dwarf_memory(const struct sp_dwarf *dwarf)
 {
-	return atomic_load_explicit(&dwarf->memory, memory_order_relaxed);
+	return atomic_load_explicit(&dwarf->memory, memory_order_relaxed) +
+	       (dwarf->child ? dw_child_memory(dwarf->child) : 0);
 }
 
 /* ---- Look-ups ---- */
@@ -267,6 +272,10 @@ struct sp_error *sp_dwarf_lookup(struct sp_dwarf *dwarf, const uint64_t *address
                                  void (*emit)(void *context, size_t index, const struct sp_dwarf_answer *answer),
                                  void *context, const char **ret_note)
 {
+	if (ret_note)
+		*ret_note = NULL;
+	if (dwarf->child)
+		return dw_child_lookup(dwarf->child, addresses, count, emit, context);
 	struct search search = { .dwarf = dwarf };
 	struct sp_error *error = NULL;
 	for (size_t i = 0; i < count && !error; i++) {

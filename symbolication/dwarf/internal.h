@@ -454,7 +454,10 @@ void dw_map_destroy(struct dw_map *map);
 
 /* ---- The whole (dwarf.c) ---- */
 
+struct dw_child;
+
 struct sp_dwarf {
+	struct dw_child *child; /* the other engine, which then gives all answers; NULL = ours */
 	struct dw_file *main, *supplementary, *package;
 	struct sp_object *(*open_dwo)(void *context, const char *path);
 	void *context;
