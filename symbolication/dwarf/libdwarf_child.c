@@ -220,6 +220,8 @@ static void run_child(const struct dw_child_job *job, int fd)
 #endif
 	restrict_calls();
 	bool ok = dw_child_answer(job, &out);
+	if (ok)
+		dw_child_put_number(&out, DW_CHILD_END);
 	flush(&out);
 	_exit(ok && !out.failed ? CHILD_OK : CHILD_FAILED);
 }
@@ -375,7 +377,7 @@ static struct sp_error *run(struct dw_child *child, const uint64_t *addresses, s
 	while (waited < 0 && errno == EINTR);
 	if (error)
 		return error;
-	/* Where the process ignores SIGCHLD the status is lost: the output must be complete then, which is checked. */
+	/* Where the process ignores SIGCHLD the status is lost; the mark at the end of the output tells it too. */
 	return waited == pid ? check_status(child, status) : NULL;
 }
 
@@ -425,16 +427,17 @@ static void skip_frames(struct sp_cursor *c, uint32_t count)
 /* Where the frames of each address are in the output; 0 = there are none. */
 static struct sp_error *find_answers(struct dw_child *child, struct sp_cursor c, size_t *offsets, size_t count)
 {
-	while (sp_cursor_left(&c)) {
+	for (;;) {
 		uint32_t index = read_number(&c);
 		size_t offset = sp_cursor_offset(&c);
+		if (index == DW_CHILD_END && !c.bad)
+			return NULL;
 		skip_frames(&c, read_number(&c));
 		if (c.bad || index >= count)
 			return sp_error_create(SP_ERROR_FORMAT, "%s: libdwarf's answer is garbled",
 			                       sp_object_name(child->main));
 		offsets[index] = offset;
 	}
-	return NULL;
 }
 
 typedef SP_VECTOR(struct sp_dwarf_frame) frames;

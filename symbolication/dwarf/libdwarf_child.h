@@ -32,7 +32,8 @@ struct dw_child_job {
 
 /* What the child writes: for each answer the index of its address, the number of frames, and for each frame linkage
  * name, name, file, line and column. Numbers are 32 bits of this machine; texts are a length + 1 (0 = none) and the
- * bytes. An answer takes the place of an earlier one to the same address. */
+ * bytes. An answer takes the place of an earlier one to the same address. At the end stands DW_CHILD_END. */
+#define DW_CHILD_END UINT32_MAX
 struct dw_child_output {
 	int fd;
 	bool failed;

@@ -21,12 +21,16 @@ typedef Dwarf_Obj_Access_Interface_a access_interface;
 typedef Dwarf_Obj_Access_Methods_a access_methods;
 typedef Dwarf_Obj_Access_Section_a access_section;
 typedef Dwarf_Small byte_order;
+#define BIG_ENDIAN_FILE 1 /* DW_END_big */
+#define LITTLE_ENDIAN_FILE 2
 #else /* 2021 and before */
 typedef Dwarf_Half section_index;
 typedef Dwarf_Obj_Access_Interface access_interface;
 typedef Dwarf_Obj_Access_Methods access_methods;
 typedef Dwarf_Obj_Access_Section access_section;
 typedef Dwarf_Endianness byte_order;
+#define BIG_ENDIAN_FILE DW_OBJECT_MSB
+#define LITTLE_ENDIAN_FILE DW_OBJECT_LSB
 #endif
 
 /* ---- Giving libdwarf the sections ---- */
@@ -56,7 +60,7 @@ static int get_section_info(void *object, section_index index, access_section *r
 
 static byte_order get_byte_order(void *object)
 {
-	return ((const struct dw_child_file *)object)->big_endian ? DW_OBJECT_MSB : DW_OBJECT_LSB;
+	return ((const struct dw_child_file *)object)->big_endian ? BIG_ENDIAN_FILE : LITTLE_ENDIAN_FILE;
 }
 
 static Dwarf_Small get_length_size(void *object)
@@ -197,8 +201,14 @@ static Dwarf_Die die_of(const struct engine *engine, Dwarf_Debug debug, Dwarf_At
 	*ret_debug = debug;
 	if (form == DW_FORM_GNU_ref_alt || form == DW_FORM_ref_sup4 || form == DW_FORM_ref_sup8)
 		*ret_debug = engine->supplementary;
-	if (!*ret_debug || dwarf_global_formref(attribute, &offset, &error) != DW_DLV_OK)
+	Dwarf_Unsigned number = 0;
+	if (!*ret_debug)
 		return NULL;
+	if (dwarf_global_formref(attribute, &offset, &error) != DW_DLV_OK) {
+		if (dwarf_formudata(attribute, &number, &error) != DW_DLV_OK)
+			return NULL;
+		offset = number;
+	}
 	return dwarf_offdie_b(*ret_debug, offset, 1, &die, &error) == DW_DLV_OK ? die : NULL;
 }
 
@@ -350,9 +360,10 @@ static bool read_rows(struct unit *unit)
 		if (dwarf_lineaddr(lines[i], &row.address, &error) != DW_DLV_OK ||
 		    dwarf_lineno(lines[i], &row.line, &error) != DW_DLV_OK ||
 		    dwarf_lineoff_b(lines[i], &row.column, &error) != DW_DLV_OK ||
-		    dwarf_line_srcfileno(lines[i], &row.file, &error) != DW_DLV_OK ||
 		    dwarf_lineendsequence(lines[i], &end, &error) != DW_DLV_OK)
 			break;
+		if (dwarf_line_srcfileno(lines[i], &row.file, &error) != DW_DLV_OK)
+			row.file = UINT64_MAX;
 		row.end = end;
 		if (!sp_vector_push(&unit->rows, row))
 			return false;
@@ -488,7 +499,7 @@ static void join(char *path, size_t size, const char *part)
 		snprintf(path + length, size - length, "%s%s", length && path[length - 1] != '/' ? "/" : "", part);
 }
 
-/* Files count from 1 in versions 2 to 4, from 0 in version 5, for libdwarf too; folders always from 1. */
+/* Files and folders count from 1 in versions 2 to 4, from 0 in version 5, for libdwarf too. */
 static const char *path_of(const struct unit *unit, Dwarf_Unsigned file, char *path, size_t size)
 {
 	const char *name = NULL, *folder = NULL;
@@ -502,8 +513,9 @@ static const char *path_of(const struct unit *unit, Dwarf_Unsigned file, char *p
 	    dwarf_srclines_files_data_b(unit->context, (Dwarf_Signed)file, &name, &folder_index, &time, &length, &md5,
 	                                &error) != DW_DLV_OK)
 		return NULL;
-	Dwarf_Signed index = (Dwarf_Signed)folder_index + (unit->line_version >= 5);
-	if (index && dwarf_srclines_include_dir_data(unit->context, index, &folder, &error) != DW_DLV_OK)
+	Dwarf_Signed index = folder_index <= INT32_MAX ? (Dwarf_Signed)folder_index : INT32_MAX;
+	if ((index || unit->line_version >= 5) &&
+	    dwarf_srclines_include_dir_data(unit->context, index, &folder, &error) != DW_DLV_OK)
 		folder = NULL;
 	*path = '\0';
 	join(path, size, unit->comp_dir);
@@ -555,11 +567,11 @@ static void put_answer(const struct engine *engine, const struct unit *unit, siz
 
 /* Answers the addresses that the unit claims and no earlier one answered as well. A later answer to an address takes
  * the place of an earlier one. */
-static bool answer_unit(const struct engine *engine, struct unit *unit, uint8_t *ranks)
+static bool answer_unit(const struct engine *engine, struct unit *unit, bool claims, uint8_t *ranks)
 {
 	const struct dw_child_job *job = engine->job;
 	ranges claimed = { 0 };
-	bool wanted = false, ok = read_ranges(engine, unit, unit->root, &claimed);
+	bool wanted = false, ok = !claims || read_ranges(engine, unit, unit->root, &claimed);
 	Dwarf_Addr size;
 	for (size_t i = 0; ok && i < job->count && !wanted; i++)
 		wanted = ranks[i] < 3 && (!claimed.count || holds(&claimed, job->addresses[i], &size));
@@ -582,7 +594,8 @@ static bool answer_unit(const struct engine *engine, struct unit *unit, uint8_t 
 	return ok;
 }
 
-static bool answer_units(const struct engine *engine, uint8_t *ranks)
+/* `claims`: only units whose root says that it has the address. */
+static bool answer_units(const struct engine *engine, bool claims, uint8_t *ranks)
 {
 	for (;;) {
 		Dwarf_Unsigned length, type_offset, next;
@@ -603,7 +616,7 @@ static bool answer_units(const struct engine *engine, uint8_t *ranks)
 		unit.version = version;
 		if (dwarf_lowpc(unit.root, &unit.low, &error) != DW_DLV_OK)
 			unit.low = 0;
-		bool ok = answer_unit(engine, &unit, ranks);
+		bool ok = answer_unit(engine, &unit, claims, ranks);
 		unit_deinit(&unit);
 		if (!ok)
 			return false;
@@ -627,7 +640,8 @@ bool dw_child_answer(const struct dw_child_job *job, struct dw_child_output *out
 	        DW_DLV_OK &&
 	    engine.main)
 		dwarf_set_tied_dbg(engine.main, engine.supplementary, &error); /* for strings */
-	bool ok = engine.main && answer_units(&engine, ranks);
+	/* DWARF 2 can't say in a root that its code is in several places: once more without asking it. */
+	bool ok = engine.main && answer_units(&engine, true, ranks) && answer_units(&engine, false, ranks);
 	free(ranks);
 	return ok;
 }
