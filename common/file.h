@@ -28,14 +28,18 @@ void sp_file_unmap(struct sp_file_map *map);
 /* Writes a file beside `path` and renames it over it, so that a reader sees the old or the new, whole. */
 struct sp_error *sp_file_write_atomic(const char *path, const void *bytes, size_t size);
 
+/* Under sudo, what sp makes belongs to the user behind it: gives a file or folder that was just made to that user (a
+ * link itself, not what it points at). Does nothing elsewhere. */
+void sp_file_give_to_user(const char *path);
+
 /* mkdir -p with mode 0700. */
 struct sp_error *sp_file_make_folders(const char *path);
 
 /* Reads a small file (e.g. of /proc) whole, at most `limit` bytes, NUL-terminated; the caller frees *ret. */
 struct sp_error *sp_file_read(const char *path, size_t limit, char **ret, size_t *ret_size);
 
-/* sp's cache folder for `part` ("symbols", …): $SP_CACHE_DIR, else $XDG_CACHE_HOME/sp, else ~/.cache/sp (on Windows
- * %LOCALAPPDATA%\sp). Made when absent. The caller frees *ret. */
+/* sp's cache folder for `part` ("symbols", …): $SP_CACHE_DIR, else $XDG_CACHE_HOME/sp, else ~/.cache/sp, under sudo the
+ * user's (on Windows %LOCALAPPDATA%\sp). Made when absent. The caller frees *ret. */
 struct sp_error *sp_file_cache_folder(const char *part, char **ret);
 
 #endif

@@ -1,9 +1,11 @@
 /* The Unix half of file.h: mapping, atomic replacement, folders. Its twin is file_windows.c. */
 #include "common/file.h"
 #include "common/file_internal.h"
+#include "common/sudo.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +101,7 @@ static struct sp_error *create_beside(const char *path, char *name, size_t name_
 		snprintf(name, name_size, "%s.%ld-%u.tmp", path, (long)getpid(), i);
 		int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 		if (fd >= 0) {
+			sp_file_give_to_user(name);
 			*ret = fd;
 			return NULL;
 		}
@@ -132,8 +135,10 @@ struct sp_error *sp_file_write_atomic(const char *path, const void *bytes, size_
 struct sp_error *sp_file_make_folder(const char *path)
 {
 	struct stat st;
-	if (!mkdir(path, 0700))
+	if (!mkdir(path, 0700)) {
+		sp_file_give_to_user(path);
 		return NULL;
+	}
 	int errnum = errno;
 	if (!stat(path, &st)) {
 		if (S_ISDIR(st.st_mode))
@@ -173,8 +178,25 @@ bool sp_file_is_absolute(const char *path)
 	return path[0] == '/';
 }
 
+void sp_file_give_to_user(const char *path)
+{
+	uid_t uid;
+	gid_t gid;
+	/* A file that stays root's is an annoyance, no error. */
+	if (sp_sudo_ids(&uid, &gid) && lchown(path, uid, gid))
+		return;
+}
+
 const char *sp_file_cache_base(const char **ret_suffix)
 {
+	uid_t uid;
+	gid_t gid;
+	if (sp_sudo_ids(&uid, &gid)) {
+		/* sudo took the user's HOME away; what is kept must be found without sudo too. */
+		const struct passwd *user = getpwuid(uid);
+		*ret_suffix = "/.cache/sp";
+		return user ? user->pw_dir : NULL;
+	}
 	const char *base = getenv("XDG_CACHE_HOME");
 	*ret_suffix = "/sp";
 	if (base && sp_file_is_absolute(base))

@@ -234,3 +234,8 @@ const char *sp_file_cache_base(const char **ret_suffix)
 	*ret_suffix = "\\sp";
 	return base && *base ? base : NULL;
 }
+
+void sp_file_give_to_user(const char *path)
+{
+	(void)path; /* there is no sudo */
+}

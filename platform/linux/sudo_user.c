@@ -1,6 +1,8 @@
 /* The user behind sudo; see sudo_user.h. */
 #include "platform/linux/sudo_user.h"
 
+#include "common/sudo.h"
+
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>
@@ -8,18 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* A user or group number in the environment; false when it is none. */
-static bool read_id(const char *variable, unsigned long *ret)
-{
-	const char *text = getenv(variable);
-	if (!text || *text < '0' || *text > '9')
-		return false;
-	char *end;
-	errno = 0;
-	*ret = strtoul(text, &end, 10);
-	return !*end && !errno && *ret < UINT32_MAX;
-}
 
 static struct sp_error *find_groups(struct sp_sudo_user *user)
 {
@@ -42,11 +32,8 @@ struct sp_error *sp_sudo_user_init(struct sp_sudo_user *user, bool *ret_found)
 {
 	*user = (struct sp_sudo_user){ 0 };
 	*ret_found = false;
-	unsigned long uid, gid;
-	if (geteuid() != 0 || !read_id("SUDO_UID", &uid) || !read_id("SUDO_GID", &gid) || uid == 0)
+	if (!sp_sudo_ids(&user->uid, &user->gid))
 		return NULL;
-	user->uid = (uid_t)uid;
-	user->gid = (gid_t)gid;
 	const struct passwd *entry = getpwuid(user->uid);
 	if (entry) {
 		user->name = strdup(entry->pw_name);

@@ -7,6 +7,7 @@
 #include "sampler/output/write.h"
 
 #include "common/compress.h"
+#include "common/file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -81,8 +82,10 @@ static struct sp_error *open_beside(const char *path, char **ret_name, FILE **re
 		if (asprintf(ret_name, "%s.%u.tmp", path, i) < 0)
 			return sp_error_no_memory();
 		*ret = fopen(*ret_name, "wbx");
-		if (*ret)
+		if (*ret) {
+			sp_file_give_to_user(*ret_name);
 			return NULL;
+		}
 		int errnum = errno;
 		free(*ret_name);
 		if (errnum != EEXIST)

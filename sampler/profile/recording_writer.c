@@ -6,6 +6,7 @@
  * in use is kept; when a process or thread ends, its definition is dropped with the next segment, and a late use of the
  * handle only refers to it. */
 #include "common/clock.h"
+#include "common/file.h"
 #include "sampler/profile/recording.h"
 #include "sampler/profile/stack_tree.h"
 
@@ -17,6 +18,9 @@
 
 #ifndef O_BINARY
 #define O_BINARY 0
+#endif
+#ifndef O_NOFOLLOW
+#define O_NOFOLLOW 0
 #endif
 #ifndef O_CLOEXEC
 #define O_CLOEXEC 0
@@ -76,8 +80,10 @@ struct sp_error *sp_recording_writer_create(const char *path, struct sp_recordin
 	w->segment = 1;
 	w->path = strdup(path);
 	w->zstd = ZSTD_createCCtx();
-	w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_BINARY | O_CLOEXEC, 0600);
+	w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_BINARY | O_CLOEXEC | O_NOFOLLOW, 0600);
 	int errnum = errno;
+	if (w->fd >= 0)
+		sp_file_give_to_user(path);
 	struct sp_error *error = NULL;
 	if (!w->path || !w->zstd)
 		error = sp_error_no_memory();

@@ -1,5 +1,6 @@
 /* Opening a browser on Unix: $BROWSER, else the desktop's opener, detached from the terminal, and as the user behind
  * sudo rather than as root. */
+#include "common/sudo.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -110,18 +111,6 @@ static const char *set(const char *name)
 	return value && *value ? value : NULL;
 }
 
-/* The user behind sudo; false when there is none. */
-static bool sudo_user(uid_t *ret_uid)
-{
-	const char *uid = set("SUDO_UID");
-	if (geteuid() != 0 || !uid)
-		return false;
-	char *end;
-	unsigned long value = strtoul(uid, &end, 10);
-	*ret_uid = (uid_t)value;
-	return !*end && value && value == *ret_uid;
-}
-
 /* Whether the user's session has a socket of that name. */
 static bool has_socket(uid_t uid, const char *name)
 {
@@ -171,7 +160,8 @@ static bool make_environment(struct launch *launch, const struct passwd *user)
 /* Fills in user and environment; false when that cannot be done: then nothing is started as root instead. */
 static bool prepare_user(struct launch *launch)
 {
-	launch->switch_user = sudo_user(&launch->uid);
+	gid_t gid;
+	launch->switch_user = sp_sudo_ids(&launch->uid, &gid);
 	if (!launch->switch_user)
 		return make_environment(launch, NULL);
 	const struct passwd *user = getpwuid(launch->uid);
@@ -254,7 +244,8 @@ static bool has_display(void)
 	return true;
 #else
 	uid_t uid;
-	return set("DISPLAY") || set("WAYLAND_DISPLAY") || (sudo_user(&uid) && has_socket(uid, "wayland-0"));
+	gid_t gid;
+	return set("DISPLAY") || set("WAYLAND_DISPLAY") || (sp_sudo_ids(&uid, &gid) && has_socket(uid, "wayland-0"));
 #endif
 }
 

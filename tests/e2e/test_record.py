@@ -332,6 +332,24 @@ class Truth(support.TestCase):
             self.assertEqual(len(result.err.strip().splitlines()), 1, result)
 
 
+@support.needs_root()
+@support.needs_perf_event()
+class Sudo(support.TestCase):
+    """Under sudo everything belongs to the user behind it."""
+
+    def test_the_command_and_the_files_are_the_users(self):
+        os.chown(self.folder, support.NOBODY, support.NOBODY)
+        env = {"SUDO_UID": support.NOBODY, "SUDO_GID": support.NOBODY, "SP_CACHE_DIR": self.folder / "kept"}
+        result = self.sp("record", "-s", "-o", "p.json.gz", *shell("id -u; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"),
+                         env=env)
+        self.assertEqual(result.status, 0, result)
+        self.assertEqual(result.out.strip(), str(support.NOBODY))
+        made = [self.folder / "p.json.gz", *(self.folder / "kept").rglob("*")]
+        self.assertGreater(len(made), 1)
+        for path in made:
+            self.assertEqual(path.lstat().st_uid, support.NOBODY, path)
+
+
 @support.needs_perf_event()
 class FullDisk(support.TestCase):
     @support.needs_root()
