@@ -15,8 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 /* An environment under construction. Strings that were made here are owned, the others borrowed. */
 struct environment {
 	SP_VECTOR(char *) variables;

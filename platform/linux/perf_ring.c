@@ -294,7 +294,7 @@ static uint8_t ring_pressure(struct sp_stream *stream)
 
 static const struct sp_stream_ops ring_ops = { .next = ring_next, .release = ring_release, .pressure = ring_pressure };
 
-void sp_perf_ring_init(struct sp_perf_ring *ring, uint64_t *data_head, uint64_t *data_tail, const void *data,
+void sp_perf_ring_init(struct sp_perf_ring *ring, const uint64_t *data_head, uint64_t *data_tail, const void *data,
                        uint64_t size, uint32_t cpu, const struct sp_perf_layout *layout,
                        const struct sp_perf_filter *filter)
 {
@@ -303,11 +303,11 @@ void sp_perf_ring_init(struct sp_perf_ring *ring, uint64_t *data_head, uint64_t 
 		.layout = layout,
 		.filter = filter,
 		.data_head = data_head,
-		.data_tail = data_tail,
 		.data = data,
 		.size = size,
 		.cpu = cpu,
 	};
+	ring->data_tail = data_tail;
 	ring->head = ring->at = ring->tail = ring->released = __atomic_load_n(data_tail, __ATOMIC_RELAXED);
 }
 

@@ -27,8 +27,8 @@ struct sp_perf_ring {
 	struct sp_stream stream;
 	const struct sp_perf_layout *layout;
 	const struct sp_perf_filter *filter;
-	uint64_t *data_head; /* the kernel's; in the control page */
-	uint64_t *data_tail; /* ours */
+	const uint64_t *data_head; /* the kernel's; in the control page */
+	uint64_t *data_tail;       /* ours */
 	const uint8_t *data;
 	uint64_t size; /* bytes of data, a power of two */
 	uint32_t cpu;
@@ -57,7 +57,7 @@ struct sp_perf_ring {
 
 /* A ring over memory that has the kernel's layout: `data_head`, `data_tail`, and `size` bytes (a power of two, at least
  * 8) at `data`. `layout` and `filter` are borrowed. */
-void sp_perf_ring_init(struct sp_perf_ring *ring, uint64_t *data_head, uint64_t *data_tail, const void *data,
+void sp_perf_ring_init(struct sp_perf_ring *ring, const uint64_t *data_head, uint64_t *data_tail, const void *data,
                        uint64_t size, uint32_t cpu, const struct sp_perf_layout *layout,
                        const struct sp_perf_filter *filter);
 void sp_perf_ring_deinit(struct sp_perf_ring *ring);

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -511,6 +512,60 @@ class TestRights(CaptureTestCase):
         self.assert_sampled(capture, 300)
         own = [event for event in capture.of("map", child) if event["path"] == str(burn)]
         self.assertTrue(own and own[0]["file"] == "open", own)
+
+
+@support.needs_perf_event()
+class TestSpRecord(support.TestCase):
+    """The same through sp record, as far as its summary tells."""
+
+    def samples(self, result):
+        return int(re.search(r"^sp: (\d+) samples, ", result.err, re.MULTILINE)[1])
+
+    def test_refused(self):
+        refuse = support.build_program("refuse.c")
+        for number in (errno.EACCES, errno.EPERM, errno.ENOSYS):
+            with self.subTest(errno=errno.errorcode[number]):
+                result = support.run(refuse, "perf", number, support.SP, "record", "-s", "touch", "ran", cwd=self.folder)
+                self.assertEqual(result.status, 125)
+                self.assertEqual(result.err.count("\n"), 1, result)
+                self.assertIn("seccomp", result.err)
+                self.assertFalse((self.folder / "ran").exists())
+
+    @support.needs_root()
+    def test_short_lived_children(self):
+        storm = support.build_program("storm.c", "-O1")
+        burn = support.build_program("burn.c", "-O1", "-pthread", "-static")
+        result = self.sp_ok("record", "-s", storm, "600", burn, "0.7")
+        used = float(result.out)
+        self.assertGreater(self.samples(result), used * 0.9 - 4 * used**0.5)
+
+    def test_taskset(self):
+        cpus = sorted(os.sched_getaffinity(0))
+        if len(cpus) < 2 or not shutil.which("taskset"):
+            self.skipTest("needs taskset and two CPUs")
+        burn = support.build_program("burn.c", "-O1", "-pthread")
+        command = ("record", "-s", "taskset", "-c", str(cpus[1]), burn, "300")
+        result = self.sp_ok(*command, preexec=lambda: os.sched_setaffinity(0, {cpus[0]}))
+        self.assertGreater(self.samples(result), 200)
+
+    @support.needs_root()
+    def test_file_capabilities(self):
+        """An ordinary user's sp, after sudo sp setup."""
+        self.folder.chmod(0o777)
+        program = self.folder / "sp"
+        shutil.copy(support.SP, program)
+        program.chmod(0o755)
+        burn = self.folder / "burn"
+        shutil.copy(support.build_program("burn.c", "-O1", "-pthread"), burn)
+        with system_setting(PARANOID, 2):
+            self.assertEqual(support.run(program, "setup").status, 0)
+            env = {"SP_CACHE_DIR": self.folder / "cache"}
+            result = support.run(
+                program, "record", "-s", burn, "300", user=support.NOBODY, cwd=self.folder, env=env
+            )
+        self.assertEqual(result.status, 0, result)
+        self.assertIn("per-CPU events", result.err)
+        self.assertGreater(self.samples(result), 200)
 
 
 @support.needs_root()
