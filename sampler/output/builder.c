@@ -123,7 +123,7 @@ static struct sp_error *take_source(struct sp_profile_builder *builder, const st
 static void end_process(struct sp_build_process *process, uint64_t time)
 {
 	process->ended = true;
-	process->end = time;
+	process->end = time > process->start ? time : process->start;
 	sp_range_map_deinit(&process->map);
 }
 
@@ -206,7 +206,7 @@ static struct sp_error *take_thread_end(struct sp_profile_builder *builder, cons
 	if (error)
 		return error;
 	thread->ended = true;
-	thread->end = record->time;
+	thread->end = record->time > thread->start ? record->time : thread->start;
 	return NULL;
 }
 
@@ -226,6 +226,12 @@ static struct sp_error *define_module(struct sp_profile_builder *builder, uint32
 	return NULL;
 }
 
+/* The front-end and its servers take nothing else for an ID. */
+static bool is_hex(const char *string)
+{
+	return string && string[strspn(string, "0123456789abcdefABCDEF")] == 0;
+}
+
 static struct sp_error *take_module(struct sp_profile_builder *builder, const struct sp_record_module *record)
 {
 	struct sp_build_module *module;
@@ -239,7 +245,7 @@ static struct sp_error *take_module(struct sp_profile_builder *builder, const st
 		{ record->path, &module->path },
 		{ record->debug_name, &module->debug_name },
 		{ record->debug_path, &module->debug_path },
-		{ record->debug_id, &module->debug_id },
+		{ is_hex(record->debug_id) ? record->debug_id : "", &module->debug_id },
 		{ record->code_id, &module->code_id },
 		{ record->arch, &module->arch },
 		{ record->kept_path, &module->kept_path },

@@ -225,10 +225,9 @@ struct sp_error *sp_layout_create(struct sp_profile_builder *builder, struct sp_
 	layout->builder = builder;
 	layout_times(layout);
 	struct sp_error *error = layout_entries(layout);
-	if (!error && builder->options.presymbolicate)
-		error = sp_error_create(SP_ERROR_UNSUPPORTED, "--presymbolicate is not there yet");
 	if (!error)
-		error = layout_plain_frames(layout);
+		error = builder->options.presymbolicate ? sp_layout_symbols(layout, builder->options.presymbolicate)
+		                                        : layout_plain_frames(layout);
 	if (!error)
 		error = layout_stacks(layout);
 	if (!error)

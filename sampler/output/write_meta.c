@@ -70,7 +70,7 @@ static void entry_string(struct sp_json *json, const char *label, const char *va
 {
 	if (!value || !*value)
 		return;
-	entry_begin(json, label, "string");
+	entry_begin(json, label && *label ? label : "(unnamed)", "string");
 	sp_json_string(json, value);
 	sp_json_object_end(json);
 }
@@ -85,7 +85,7 @@ static void entry_count(struct sp_json *json, const char *label, uint64_t value)
 static void entry_share(struct sp_json *json, const char *label, uint64_t part, uint64_t whole)
 {
 	entry_begin(json, label, "percentage");
-	sp_json_double(json, whole ? (double)part / (double)whole : 0);
+	sp_json_double(json, part < whole ? (double)part / (double)whole : part > 0);
 	sp_json_object_end(json);
 }
 
@@ -168,7 +168,7 @@ static void write_truth_section(struct sp_json *json, const struct sp_layout *la
 	if (builder->throttled_ns)
 		entry_duration(json, "Time throttled", builder->throttled_ns);
 	entry_count(json, "Truncated stacks", summary->truncated);
-	entry_share(json, "Share of truncated stacks", summary->truncated, summary->samples);
+	entry_share(json, "Share of truncated stacks", summary->truncated, summary->samples + summary->off_cpu_samples);
 	for (unsigned i = SP_UNWIND_ROOT + 1; i <= SP_UNWIND_NO_REGS; i++)
 		if (builder->ends[i])
 			entry_count(json, ends[i], builder->ends[i]);

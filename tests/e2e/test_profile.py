@@ -7,8 +7,11 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
+import shutil
 import signal
+import struct
 import subprocess
 import unittest
 
@@ -582,6 +585,13 @@ class TruthTest(ProfileTestCase):
         )
         self.assertEqual(self.profile("--name", "my name").json["meta"]["product"], "my name")
 
+    def test_shares_with_off_cpu_samples(self):
+        self.recording.add("source", source=1, name="off-cpu", unit="samples", off_cpu=True)
+        self.recording.sample(self.thread, 0x10010)
+        for _ in range(3):
+            self.recording.sample(self.thread, 0x10010, source=1, end=DUMP_END)
+        self.assertEqual(self.profile().extra()["What was and was not seen"]["Share of truncated stacks"], 0.75)
+
     def test_unreadable_modules(self):
         process, thread = self.recording.process(5)
         for i in range(25):
@@ -719,6 +729,17 @@ class ThreadTest(ProfileTestCase):
         times = ("processStartupTime", "processShutdownTime", "registerTime", "unregisterTime")
         self.assertEqual([main[key] for key in times], [0, 3, 0, None])
         self.assertEqual([worker[key] for key in times], [0, 3, 2, 2])
+
+    def test_ends_before_starts(self):
+        """As of a trace with a clock that went back."""
+        recording = self.recording
+        recording.time += 5 * MS
+        process, thread = recording.process(100)
+        recording.add("thread_end", thread=thread, time=START)
+        recording.add("process_end", process=process, time=START)
+        (thread,) = self.profile().threads
+        times = ("processStartupTime", "processShutdownTime", "registerTime", "unregisterTime")
+        self.assertEqual([thread[key] for key in times], [5, 5, 5, 5])
 
     def test_reused_pids_and_execs(self):
         recording = self.recording
@@ -928,6 +949,10 @@ class LibTest(ProfileTestCase):
         )
         self.assertEqual([lib["debugName"] for lib in libs], ["memfd:jit (deleted)", "y.so", "(unnamed)"])
 
+    def test_id_that_is_none(self):
+        (lib,) = self.libs({"name": "a.so", "debug_id": "not/hex"})
+        self.assertEqual(lib["breakpadId"], "")
+
     def test_only_used_libraries(self):
         process, thread = self.recording.process()
         for i in range(10):
@@ -1001,6 +1026,124 @@ class OptionTest(ProfileTestCase):
         result = support.run(TOOL, "profile", source, self.folder / "x.json", "--version", "65")
         self.assertEqual(result.status, 1)
         self.assertIn("profile version 65", result.err)
+
+
+def debug_id(program):
+    """The Breakpad ID of an ELF file: the first 16 bytes of its build ID as a little-endian GUID, and the age 0."""
+    notes = support.run("readelf", "-n", program).out
+    build_id = bytes.fromhex(re.search(r"Build ID: ([0-9a-f]+)", notes)[1])
+    first, second, third = struct.unpack("<IHH", build_id[:8])
+    return f"{first:08X}{second:04X}{third:04X}{build_id[8:16].hex().upper()}0"
+
+
+class PresymbolicateTest(ProfileTestCase):
+    """Names, lines and inline frames baked in, against addr2line of binutils on the same program."""
+
+    def setUp(self):
+        super().setUp()
+        self.program = support.build_program("inlined.c", "-O2", "-g", "-Wl,--build-id=sha1")
+
+    def instructions(self, function):
+        """The addresses of a function's instructions."""
+        text = support.run("objdump", "-d", f"--disassemble={function}", "--no-show-raw-insn", self.program).out
+        return [int(address, 16) for address in re.findall(r"^ +([0-9a-f]+):", text, re.MULTILINE)]
+
+    def addr2line(self, addresses):
+        """For each address: [(function, file, line)], innermost first."""
+        out = support.run("addr2line", "-a", "-f", "-i", "-e", self.program, *map(hex, addresses)).out
+        chains = []
+        lines = iter(out.splitlines())
+        for line in lines:
+            if line.startswith("0x"):
+                chains.append([])
+                continue
+            file, number = next(lines).split(" ")[0].rsplit(":", 1)
+            chains[-1].append((line, file, int(number)))
+        return chains
+
+    def record(self, **module):
+        """One sample for each instruction of outermost(), called from each of main()'s in turn."""
+        base = 0x555555554000
+        process, thread = self.recording.process()
+        fields = {"path": str(self.program), "debug_id": debug_id(self.program), "arch": "x86_64", **module}
+        self.recording.map(process, self.recording.module("inlined", **fields), base)
+        leaves, callers = self.instructions("outermost"), self.instructions("main")
+        self.assertGreater(len(leaves), 20)
+        self.stacks = [(leaf, callers[i % len(callers)]) for i, leaf in enumerate(leaves)]
+        for leaf, caller in self.stacks:
+            self.recording.sample(thread, base + leaf, base + caller + 1)
+
+    @support.needs("readelf", "objdump", "addr2line", "cc")
+    def test_inline_chains(self):
+        self.record()
+        chains = self.addr2line([address for stack in self.stacks for address in stack])
+        expected = [leaf + caller for leaf, caller in zip(chains[::2], chains[1::2])]
+        self.assertEqual(max(map(len, expected)), 4)  # two inlined ones in outermost(), called by main()
+        for version in VERSIONS:
+            profile = self.profile("--presymbolicate", version=version)
+            self.assertTrue(profile.json["meta"]["symbolicated"])
+            table, functions = profile.shared["frameTable"], profile.shared["funcTable"]
+
+            def describe(frame):
+                source = functions["source"][table["func"][frame]]
+                file = profile.strings[profile.shared["sources"]["filename"][source]]
+                return profile.name(frame), file, table["line"][frame]
+
+            self.assertEqual(profile.stacks(describe=describe), expected)
+            depths = profile.stacks(describe=lambda frame: table["inlineDepth"][frame])
+            self.assertEqual([stack[:-1] for stack in depths], [list(range(len(s) - 1))[::-1] for s in expected])
+            symbols = profile.shared["nativeSymbols"]
+            names = [profile.strings[name] for name in symbols["name"]]
+            self.assertEqual(sorted(names), ["main", "outermost"])
+            start = self.instructions("outermost")[0]
+            self.assertEqual(symbols["address"][names.index("outermost")], start)
+
+    @support.needs_profiler_cli()
+    @support.needs("readelf", "objdump", "addr2line", "cc")
+    def test_counts(self):
+        self.record()
+        chains = self.addr2line([address for stack in self.stacks for address in stack])
+        weights = collections.defaultdict(lambda: [0, 0])
+        for leaf, caller in zip(chains[::2], chains[1::2]):
+            names = [name for name, _, _ in leaf + caller]
+            weights[names[0]][0] += 1
+            for name in set(names):
+                weights[name][1] += 1
+        for version in VERSIONS:
+            functions = self.profiler(self.build("--presymbolicate", version=version)).functions()
+            found = {name: (row.self_weight, row.total_weight) for name, row in functions.items()}
+            self.assertEqual(found, {name: tuple(counts) for name, counts in weights.items()}, version)
+
+    @support.needs("readelf", "objdump", "cc")
+    def test_module_without_symbols(self):
+        """It keeps its addresses, and the log says why; the others get their names."""
+        process, thread = self.recording.process(50)
+        self.recording.map(process, self.recording.module("gone", path="/nowhere/gone"), 0x10000)
+        self.recording.sample(thread, 0x10010, 0x10021)
+        self.record()
+        path = self.folder / "p.json"
+        result = support.run(TOOL, "profile", self.recording.write(), path, "--presymbolicate")
+        self.assertEqual(result.status, 0, result)
+        self.assertRegex(result.err, "no symbols for gone: ")
+        self.assertEqual(validate_profile.validate_file(path), [])
+        profile = Profile(support.read_profile(path))
+        self.assertEqual(profile.stacks(0), [["0x10", "0x20"]])
+        self.assertIn("outermost", profile.stacks(1)[0])
+
+    @support.needs("readelf", "objdump", "cc")
+    def test_wrong_id(self):
+        """Another build's symbols are worse than none."""
+        self.record(debug_id="1234" * 8 + "0")
+        profile = self.profile("--presymbolicate")
+        self.assertTrue(all(name.startswith("0x") for stack in profile.stacks() for name in stack))
+
+    @support.needs("readelf", "objdump", "cc")
+    def test_kept_copy(self):
+        """The file is gone; the copy that was kept has its symbols."""
+        kept = self.folder / "kept"
+        shutil.copy(self.program, kept)
+        self.record(path="/nowhere/inlined", kept_path=str(kept))
+        self.assertIn("outermost", self.profile("--presymbolicate").stacks()[0])
 
 
 class FileTest(ProfileTestCase):

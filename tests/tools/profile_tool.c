@@ -302,7 +302,7 @@ static void make_profile(int argc, char **argv)
 		else if (!strcmp(argv[i], "--fold-recursive-prefix"))
 			options.fold_recursive_prefix = true;
 		else if (!strcmp(argv[i], "--presymbolicate"))
-			die(NULL);
+			check(spsym_context_create(NULL, &options.presymbolicate));
 		else
 			die(NULL);
 	}
@@ -310,6 +310,8 @@ static void make_profile(int argc, char **argv)
 	check(sp_profile_builder_advance(builder));
 	check(sp_profile_builder_write(builder, argv[3], &summary));
 	sp_profile_builder_destroy(builder);
+	if (options.presymbolicate)
+		spsym_context_destroy(options.presymbolicate);
 	print_summary(&summary);
 }
 
