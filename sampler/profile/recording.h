@@ -14,10 +14,9 @@
 #define SP_SEGMENT_HEADER_SIZE 56
 #define SP_SEGMENT_VERSION 1
 
-/* A writer closes a segment at this payload size, age or number of stack nodes ... */
+/* A writer closes a segment at this payload size or age ... */
 #define SP_SEGMENT_FULL ((size_t)1 << 20)
 #define SP_SEGMENT_AGE_NS 1000000000u
-#define SP_SEGMENT_NODES 65536
 /* ... so that the payload, with the last record, stays below this: what a reader accepts. */
 #define SP_SEGMENT_MAX ((size_t)4 << 20)
 #define SP_RECORDING_STRING_MAX 65535 /* bytes; longer strings are cut */

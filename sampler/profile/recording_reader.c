@@ -17,12 +17,20 @@
 #include <zstd.h>
 
 #define SCAN_SIZE 65536
+/* Nodes that are found again: enough for most, and in the CPU's cache. A power of two. */
+#define RECENT 4096
 #define MAX_HANDLES ((uint32_t)1 << 24) /* of a space */
 
 struct reader_space {
 	struct sp_map by_number; /* number in the file -> handle */
 	uint32_t next_handle;
 	SP_VECTOR(uint32_t) local; /* number in the segment -> handle */
+};
+
+/* The latest stack of a thread in this segment. */
+struct latest_stack {
+	uint32_t node;  /* of its leaf; SP_HANDLE_NONE = none yet */
+	uint32_t depth; /* frames */
 };
 
 struct sp_recording_reader {
@@ -38,6 +46,8 @@ struct sp_recording_reader {
 	uint64_t time;                         /* of the record before */
 	uint64_t segment;                      /* how many were opened */
 	SP_VECTOR(struct sp_stack_node) nodes; /* of the segment */
+	uint32_t recent[RECENT];               /* nodes by hash; what is no node (any more) matches none */
+	SP_VECTOR(struct latest_stack) latest; /* by the thread's number in the segment */
 	struct reader_space spaces[SP_SPACE_COUNT];
 };
 
@@ -83,6 +93,7 @@ void sp_recording_reader_destroy(struct sp_recording_reader *r)
 		sp_vector_deinit(&r->spaces[i].local);
 	}
 	sp_vector_deinit(&r->nodes);
+	sp_vector_deinit(&r->latest);
 	sp_vector_deinit(&r->stored);
 	sp_vector_deinit(&r->payload);
 	ZSTD_freeDCtx(r->zstd);
@@ -173,6 +184,7 @@ static bool open_payload(struct sp_recording_reader *r, const struct sp_segment_
 	r->records = sp_cursor_init(bytes, header->size);
 	r->time = 0;
 	r->nodes.count = 0;
+	r->latest.count = 0;
 	r->segment++;
 	for (int i = 0; i < SP_SPACE_COUNT; i++)
 		r->spaces[i].local.count = 0;
@@ -277,15 +289,19 @@ static double get_double(struct sp_cursor *c)
 }
 
 /* A number of this segment as a handle. SP_HANDLE_NONE (and bad) when the segment has not given it. */
-static uint32_t get_local(struct sp_recording_reader *r, struct sp_cursor *c, enum sp_space in)
+static uint32_t handle_of_local(struct sp_recording_reader *r, struct sp_cursor *c, enum sp_space in, uint64_t local)
 {
 	const struct reader_space *space = &r->spaces[in];
-	uint64_t local = sp_cursor_uleb(c);
 	if (local >= space->local.count) {
 		sp_cursor_fail(c);
 		return SP_HANDLE_NONE;
 	}
 	return space->local.items[local];
+}
+
+static uint32_t get_local(struct sp_recording_reader *r, struct sp_cursor *c, enum sp_space in)
+{
+	return handle_of_local(r, c, in, sp_cursor_uleb(c));
 }
 
 /* As get_local() for a number + 1 that is 0 when there is none. False when there is one that nothing is known of: what
@@ -450,22 +466,35 @@ static bool flags_plausible(uint8_t flags)
 	       frame.origin <= SP_FOUND_SPLICED_STACK;
 }
 
-/* Adds the nodes that the sample brings, and finds the node of its leaf. */
-static struct sp_error *read_stack(struct sp_recording_reader *r, struct sp_cursor *c, uint32_t *ret_node)
+/* The latest stack of a thread by its number in the segment; NULL without memory. */
+static struct latest_stack *latest_of(struct sp_recording_reader *r, uint64_t local)
 {
-	uint64_t back = sp_cursor_uleb(c);
-	uint64_t count = sp_cursor_uleb(c);
-	*ret_node = SP_HANDLE_NONE;
-	/* Each new node takes two bytes at least. */
-	if (c->bad || back > r->nodes.count || count > sp_cursor_left(c) / 2) {
-		sp_cursor_fail(c);
-		return NULL;
+	while (r->latest.count <= local) {
+		if (!sp_vector_push(&r->latest, (struct latest_stack){ .node = SP_HANDLE_NONE }))
+			return NULL;
 	}
-	uint64_t address = 0;
-	if (back) {
-		*ret_node = (uint32_t)(r->nodes.count - back);
-		address = r->nodes.items[*ret_node].address;
+	return &r->latest.items[local];
+}
+
+/* The node of a frame below `parent`: a recent one, or made. There must be room for it. */
+static uint32_t node_below(struct sp_recording_reader *r, uint32_t parent, uint64_t address, uint8_t flags)
+{
+	size_t hash = (size_t)sp_hash_u64(address ^ (uint64_t)parent << 32 ^ flags) & (RECENT - 1);
+	uint32_t recent = r->recent[hash];
+	if (recent < r->nodes.count) {
+		const struct sp_stack_node *node = &r->nodes.items[recent];
+		if (node->address == address && node->parent == parent && node->flags == flags)
+			return recent;
 	}
+	r->recent[hash] = (uint32_t)r->nodes.count;
+	r->nodes.items[r->nodes.count] = (struct sp_stack_node){ .address = address, .parent = parent, .flags = flags };
+	return (uint32_t)r->nodes.count++;
+}
+
+/* Puts `count` more frames below *node. */
+static struct sp_error *read_frames(struct sp_recording_reader *r, struct sp_cursor *c, uint64_t count, uint32_t *node)
+{
+	uint64_t address = *node == SP_HANDLE_NONE ? 0 : r->nodes.items[*node].address;
 	if (!sp_vector_reserve(&r->nodes, count))
 		return sp_error_no_memory();
 	for (uint64_t i = 0; i < count; i++) {
@@ -475,12 +504,38 @@ static struct sp_error *read_stack(struct sp_recording_reader *r, struct sp_curs
 			sp_cursor_fail(c);
 		if (c->bad)
 			return NULL;
-		r->nodes.items[r->nodes.count] = (struct sp_stack_node){ .address = address,
-			                                                 .parent = *ret_node,
-			                                                 .flags = flags };
-		*ret_node = (uint32_t)r->nodes.count++;
+		*node = node_below(r, *node, address, flags);
 	}
 	return NULL;
+}
+
+/* Finds or makes the node of the stack's leaf. `local`: the thread's number in the segment. */
+static struct sp_error *read_stack(struct sp_recording_reader *r, struct sp_cursor *c, uint64_t local,
+                                   uint32_t *ret_node)
+{
+	uint64_t kept = sp_cursor_uleb(c);
+	uint64_t count = sp_cursor_uleb(c);
+	*ret_node = SP_HANDLE_NONE;
+	/* Each frame takes two bytes at least. */
+	if (c->bad || count > sp_cursor_left(c) / 2) {
+		sp_cursor_fail(c);
+		return NULL;
+	}
+	if (!kept && !count)
+		return NULL;
+	struct latest_stack *latest = latest_of(r, local);
+	if (!latest)
+		return sp_error_no_memory();
+	if (kept > latest->depth) {
+		sp_cursor_fail(c);
+		return NULL;
+	}
+	for (; latest->depth > kept; latest->depth--)
+		latest->node = r->nodes.items[latest->node].parent;
+	struct sp_error *error = read_frames(r, c, count, &latest->node);
+	latest->depth += (uint32_t)count;
+	*ret_node = latest->node;
+	return error;
 }
 
 static enum outcome read_sample(struct sp_recording_reader *r, struct sp_cursor *c, struct sp_record_sample *ret,
@@ -488,7 +543,8 @@ static enum outcome read_sample(struct sp_recording_reader *r, struct sp_cursor 
 {
 	uint8_t flags = sp_cursor_u8(c);
 	*ret = (struct sp_record_sample){ .time = get_time(r, c), .weight = 1, .cpu = SP_CPU_NONE };
-	ret->thread = get_local(r, c, SP_SPACE_THREAD);
+	uint64_t local = sp_cursor_uleb(c);
+	ret->thread = handle_of_local(r, c, SP_SPACE_THREAD, local);
 	ret->source = get_local(r, c, SP_SPACE_SOURCE);
 	ret->cpu_delta_known = flags & SP_SAMPLE_CPU_DELTA;
 	if (ret->cpu_delta_known)
@@ -503,7 +559,8 @@ static enum outcome read_sample(struct sp_recording_reader *r, struct sp_cursor 
 		ret->end = sp_cursor_u8(c);
 	if (ret->end > SP_UNWIND_NO_REGS)
 		sp_cursor_fail(c);
-	*error = read_stack(r, c, &ret->stack);
+	if (!c->bad)
+		*error = read_stack(r, c, local, &ret->stack);
 	if (c->bad)
 		return CORRUPT;
 	return ret->thread == SP_HANDLE_NONE || ret->source == SP_HANDLE_NONE ? PASSED : GIVEN;

@@ -27,7 +27,9 @@
 #endif
 
 #define ZSTD_LEVEL 1
-/* More frames than any stack has; keeps a record far below SP_SEGMENT_MAX. */
+/* Records between two looks at the clock. */
+#define LOOK_PERIOD 64
+/* More frames than any stack has; keeps a record below SP_SEGMENT_MAX. */
 #define MAX_FRAMES ((uint32_t)1 << 17)
 
 /* What is known of a handle. */
@@ -40,9 +42,12 @@ struct definition {
 	bool known, ended;
 };
 
-/* The latest stack of a thread in this segment: the next one mostly shares its outer frames. */
+/* The latest stack of a thread, outermost frame first: the next one mostly shares its outer frames. */
 struct latest_stack {
-	uint32_t segment, node, depth;
+	uint32_t segment; /* in which it was written; 0 = none */
+	uint32_t depth, capacity;
+	uint64_t *addresses; /* owned; followed by a byte of flags each */
+	uint8_t *flags;
 };
 
 struct space {
@@ -66,9 +71,8 @@ struct sp_recording_writer {
 	uint64_t time;    /* of the latest record, for deltas */
 	uint64_t first_time, last_time;
 	bool has_time;
-	struct sp_stack_tree tree;
+	unsigned since_look;                   /* records since the clock was looked at */
 	SP_VECTOR(struct latest_stack) latest; /* by thread */
-	SP_VECTOR(uint32_t) new_nodes;         /* of the sample being written, outermost first */
 	struct space spaces[SP_SPACE_COUNT];
 };
 
@@ -168,6 +172,14 @@ static void forget_definition(struct definition *definition)
 	definition->size = 0;
 }
 
+static void forget_stack(struct sp_recording_writer *w, uint32_t thread)
+{
+	if (thread >= w->latest.count)
+		return;
+	free(w->latest.items[thread].addresses);
+	w->latest.items[thread] = (struct latest_stack){ 0 };
+}
+
 static void open_segment(struct sp_recording_writer *w)
 {
 	w->segment++;
@@ -175,12 +187,14 @@ static void open_segment(struct sp_recording_writer *w)
 	w->time = 0;
 	w->has_time = false;
 	w->first_time = w->last_time = 0;
-	sp_stack_tree_clear(&w->tree);
 	for (int i = 0; i < SP_SPACE_COUNT; i++) {
 		struct space *space = &w->spaces[i];
 		space->next_local = 0;
-		for (size_t k = 0; k < space->ended.count; k++)
+		for (size_t k = 0; k < space->ended.count; k++) {
 			forget_definition(&space->items.items[space->ended.items[k]]);
+			if (i == SP_SPACE_THREAD)
+				forget_stack(w, space->ended.items[k]);
+		}
 		space->ended.count = 0;
 	}
 }
@@ -236,9 +250,9 @@ struct sp_error *sp_recording_writer_finish(struct sp_recording_writer *w)
 		sp_vector_deinit(&space->items);
 		sp_vector_deinit(&space->ended);
 	}
-	sp_stack_tree_deinit(&w->tree);
+	for (size_t i = 0; i < w->latest.count; i++)
+		free(w->latest.items[i].addresses);
 	sp_vector_deinit(&w->latest);
-	sp_vector_deinit(&w->new_nodes);
 	free(w->payload.items);
 	free(w->body.items);
 	free(w->packed.items);
@@ -602,90 +616,82 @@ static struct sp_error *write_loss(struct sp_recording_writer *w, const struct s
 
 /* ---- Samples ---- */
 
-static bool same_frame(const struct sp_stack_node *node, const struct sp_frame *frame)
+static bool resize_latest(struct latest_stack *latest, uint32_t capacity)
 {
-	return node->address == frame->address && node->flags == sp_stack_flags(frame);
-}
-
-/* How many of the outermost frames the thread's latest stack has in common with this one, and the node of the
- * innermost of these. Walks both from the leaf up, once. */
-static uint32_t common_frames(const struct sp_stack_tree *tree, const struct latest_stack *latest,
-                              const struct sp_frame *frames, uint32_t count, uint32_t *ret_node)
-{
-	uint32_t node = latest->node;
-	for (uint32_t depth = latest->depth; depth > count; depth--)
-		node = tree->nodes[node].parent;
-	uint32_t left = count < latest->depth ? count : latest->depth;
-	uint32_t common = 0;
-	*ret_node = SP_HANDLE_NONE;
-	for (; left; left--) {
-		if (!same_frame(&tree->nodes[node], &frames[count - left])) {
-			common = 0;
-			*ret_node = SP_HANDLE_NONE;
-		} else if (!common) {
-			common = left;
-			*ret_node = node;
-		}
-		node = tree->nodes[node].parent;
+	uint64_t *addresses = malloc((size_t)capacity * (sizeof(*addresses) + 1));
+	if (!addresses)
+		return false;
+	uint8_t *flags = (uint8_t *)(addresses + capacity);
+	if (latest->depth) {
+		memcpy(addresses, latest->addresses, latest->depth * sizeof(*addresses));
+		memcpy(flags, latest->flags, latest->depth);
 	}
-	return common;
+	free(latest->addresses);
+	latest->addresses = addresses;
+	latest->flags = flags;
+	latest->capacity = capacity;
+	return true;
 }
 
-/* Interns the stack in the segment's tree; the nodes that this made are in w->new_nodes. */
-static struct sp_error *intern_stack(struct sp_recording_writer *w, uint32_t thread, const struct sp_frame *frames,
-                                     uint32_t count, uint32_t *ret_base)
+/* The thread's latest stack, with room for `count` frames; empty at the start of a segment. NULL without memory. */
+static struct latest_stack *latest_of(struct sp_recording_writer *w, uint32_t thread, uint32_t count)
 {
 	while (w->latest.count <= thread) {
 		if (!sp_vector_push(&w->latest, (struct latest_stack){ 0 }))
-			return sp_error_no_memory();
+			return NULL;
 	}
 	struct latest_stack *latest = &w->latest.items[thread];
-	uint32_t node = SP_HANDLE_NONE;
-	uint32_t common = 0;
-	if (latest->segment == w->segment)
-		common = common_frames(&w->tree, latest, frames, count, &node);
-	w->new_nodes.count = 0;
-	*ret_base = node;
-	for (uint32_t i = count - common; i-- > 0;) {
-		size_t before = w->tree.count;
-		node = sp_stack_tree_intern(&w->tree, node, frames[i].address, sp_stack_flags(&frames[i]));
-		if (node == SP_HANDLE_NONE)
-			return sp_error_no_memory();
-		if (w->tree.count == before)
-			*ret_base = node;
-		else if (!sp_vector_push(&w->new_nodes, node))
-			return sp_error_no_memory();
+	if (latest->segment != w->segment) {
+		latest->segment = w->segment;
+		latest->depth = 0;
 	}
-	*latest = (struct latest_stack){ .segment = w->segment, .node = node, .depth = count };
-	return NULL;
+	if (count > latest->capacity && !resize_latest(latest, count + count / 2))
+		return NULL;
+	return latest;
 }
 
-/* The stack as the node it grows from, counted back from the next free number (0: from nothing), and its new nodes. */
-static void put_stack(struct sp_recording_writer *w, uint32_t base)
+/* How many outermost frames of the thread's latest stack the stack keeps, how many follow, and those. */
+static struct sp_error *put_stack(struct sp_recording_writer *w, uint32_t thread, const struct sp_frame *frames,
+                                  uint32_t count)
 {
 	struct sp_bytes *b = &w->body;
-	size_t first_new = w->tree.count - w->new_nodes.count;
-	sp_bytes_uleb(b, base == SP_HANDLE_NONE ? 0 : first_new - base);
-	sp_bytes_uleb(b, w->new_nodes.count);
-	uint64_t address = base == SP_HANDLE_NONE ? 0 : w->tree.nodes[base].address;
-	for (size_t i = 0; i < w->new_nodes.count; i++) {
-		const struct sp_stack_node *node = &w->tree.nodes[w->new_nodes.items[i]];
-		sp_bytes_u8(b, node->flags);
-		sp_bytes_delta(b, node->address, address);
-		address = node->address;
+	struct latest_stack *latest = count ? latest_of(w, thread, count) : NULL;
+	if (!count) {
+		sp_bytes_uleb(b, 0);
+		sp_bytes_uleb(b, 0);
+		return NULL;
 	}
+	if (!latest)
+		return sp_error_no_memory();
+	uint32_t kept = 0, both = count < latest->depth ? count : latest->depth;
+	const struct sp_frame *frame = &frames[count - 1];
+	while (kept < both && frame->address == latest->addresses[kept] &&
+	       sp_stack_flags(frame) == latest->flags[kept]) {
+		kept++;
+		frame--;
+	}
+	sp_bytes_uleb(b, kept);
+	sp_bytes_uleb(b, count - kept);
+	uint64_t address = kept ? latest->addresses[kept - 1] : 0;
+	for (uint32_t i = kept; i < count; i++, frame--) {
+		latest->addresses[i] = frame->address;
+		latest->flags[i] = sp_stack_flags(frame);
+		sp_bytes_u8(b, latest->flags[i]);
+		sp_bytes_delta(b, frame->address, address);
+		address = frame->address;
+	}
+	latest->depth = count;
+	return NULL;
 }
 
 static struct sp_error *write_sample(struct sp_recording_writer *w, const struct sp_record_sample *r)
 {
-	uint32_t thread, source, base = SP_HANDLE_NONE;
+	uint32_t thread, source;
 	struct sp_error *error = use(w, SP_SPACE_THREAD, r->thread, &thread);
 	if (!error)
 		error = use(w, SP_SPACE_SOURCE, r->source, &source);
 	if (!error && r->frame_count > MAX_FRAMES)
 		error = sp_error_create(SP_ERROR_LIMIT, "recording: a stack of %u frames", r->frame_count);
-	if (!error)
-		error = intern_stack(w, r->thread, r->frames, r->frame_count, &base);
 	if (error)
 		return error;
 	struct sp_bytes *b = &w->body;
@@ -706,9 +712,10 @@ static struct sp_error *write_sample(struct sp_recording_writer *w, const struct
 		sp_bytes_uleb(b, r->cpu);
 	if (r->end != SP_UNWIND_ROOT)
 		sp_bytes_u8(b, r->end);
-	put_stack(w, base);
-	append_record(w, &w->payload, SP_RECORD_SAMPLE);
-	return NULL;
+	error = put_stack(w, r->thread, r->frames, r->frame_count);
+	if (!error)
+		append_record(w, &w->payload, SP_RECORD_SAMPLE);
+	return error;
 }
 
 /* ---- Any record ---- */
@@ -754,19 +761,30 @@ static struct sp_error *write_any(struct sp_recording_writer *w, const struct sp
 	return sp_error_create(SP_ERROR_USAGE, "recording: record type %d", record->type);
 }
 
+static bool is_full(struct sp_recording_writer *w)
+{
+	if (w->payload.count >= SP_SEGMENT_FULL)
+		return true;
+	/* Reading the clock takes longer than writing a record. */
+	if (!w->payload.count || ++w->since_look < LOOK_PERIOD)
+		return false;
+	w->since_look = 0;
+	return sp_clock_now() - w->opened >= SP_SEGMENT_AGE_NS;
+}
+
 struct sp_error *sp_recording_write(struct sp_recording_writer *w, const struct sp_record *record)
 {
 	if (w->error)
 		return copy_error(w->error);
-	uint64_t now = sp_clock_now();
-	if (w->payload.count && (w->payload.count >= SP_SEGMENT_FULL || w->tree.count >= SP_SEGMENT_NODES ||
-	                         now - w->opened >= SP_SEGMENT_AGE_NS)) {
+	if (is_full(w)) {
 		struct sp_error *error = sp_recording_flush(w);
 		if (error)
 			return error;
 	}
-	if (!w->payload.count)
-		w->opened = now;
+	if (!w->payload.count) {
+		w->opened = sp_clock_now();
+		w->since_look = 0;
+	}
 	w->body.count = 0;
 	struct sp_error *error = write_any(w, record);
 	/* A wrong record is the caller's mistake and leaves the file as it was; without memory nothing more is true. */
