@@ -162,8 +162,10 @@ void sp_sweep_facts(struct sp_pipeline *p);
 
 /* ---- samples.c ---- */
 
-/* Returns the task that has the event's pointers; NULL when it is done with. */
-struct sp_task *sp_on_sample(struct sp_pipeline *p, const struct sp_event *event);
+/* A task without references; NULL without memory. */
+struct sp_task *sp_task_new(struct sp_pipeline *p);
+/* Takes the sample in task->event. False when it is not wanted: then the task is as before. */
+bool sp_on_sample(struct sp_pipeline *p, struct sp_task *task);
 void sp_on_switch(struct sp_pipeline *p, const struct sp_event *event);
 void sp_on_loss(struct sp_pipeline *p, const struct sp_event *event);
 void sp_on_marker(struct sp_pipeline *p, const struct sp_event *event);
@@ -176,6 +178,8 @@ void sp_estimate_running(struct sp_pipeline *p, uint64_t time);
 /* A finished sample as a record; the task is freed. */
 void sp_write_sample(struct sp_pipeline *p, struct sp_task *task);
 void sp_task_release(struct sp_pipeline *p, struct sp_task *task);
+/* Keeps a task that nothing refers to for the next sample. */
+void sp_task_spare(struct sp_pipeline *p, struct sp_task *task);
 void sp_report_late(struct sp_pipeline *p);
 
 #endif

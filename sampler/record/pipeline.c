@@ -79,7 +79,25 @@ struct sp_error *sp_pipeline_create(const struct sp_pipeline_options *options, s
 
 struct sp_error *sp_pipeline_add_stream(struct sp_pipeline *p, struct sp_stream *stream)
 {
-	return sp_merge_add(&p->merge, stream) ? NULL : sp_error_no_memory();
+	struct sp_task *task = sp_task_new(p);
+	if (!task || !sp_merge_add(&p->merge, stream, &task->event)) {
+		free(task);
+		return sp_error_no_memory();
+	}
+	return NULL;
+}
+
+static struct sp_task *task_of_event(struct sp_event *event)
+{
+	return (struct sp_task *)((char *)event - offsetof(struct sp_task, event));
+}
+
+static void remove_streams(struct sp_pipeline *p)
+{
+	for (size_t i = 0; i < p->merge.streams.count; i++)
+		sp_task_spare(p, task_of_event(p->merge.streams.items[i]->event));
+	sp_merge_deinit(&p->merge);
+	p->merge = (struct sp_merge){ 0 };
 }
 
 /* ---- Back pressure ---- */
@@ -197,12 +215,12 @@ static bool has_room(const struct sp_pipeline *p)
 
 /* ---- The main loop ---- */
 
-/* Deals with one event; returns the task that goes on using its pointers. */
-static struct sp_task *take_event(struct sp_pipeline *p, const struct sp_event *event)
+/* Deals with an event that is no sample. */
+static void take_event(struct sp_pipeline *p, const struct sp_event *event)
 {
 	switch (event->kind) {
 	case SP_EVENT_SAMPLE:
-		return sp_on_sample(p, event);
+		break;
 	case SP_EVENT_SWITCH_IN:
 	case SP_EVENT_SWITCH_OUT:
 		sp_on_switch(p, event);
@@ -236,7 +254,23 @@ static struct sp_task *take_event(struct sp_pipeline *p, const struct sp_event *
 		sp_on_marker(p, event);
 		break;
 	}
-	return NULL;
+}
+
+/* Deals with the stream's event and goes on to its next one, which takes another place when the task is in use now. */
+static bool take_first(struct sp_pipeline *p, struct sp_merge_stream *stream)
+{
+	struct sp_event *event = stream->event;
+	if (event->kind != SP_EVENT_SAMPLE) {
+		take_event(p, event);
+		return sp_merge_next(&p->merge, NULL, event);
+	}
+	struct sp_task *task = task_of_event(event), *next = sp_task_new(p);
+	if (!next || !sp_on_sample(p, task)) {
+		if (next)
+			sp_task_spare(p, next);
+		return sp_merge_next(&p->merge, NULL, event) && next;
+	}
+	return sp_merge_next(&p->merge, task, &next->event);
 }
 
 /* Has the workers go on, and writes and gives back what is finished. */
@@ -254,11 +288,9 @@ static void take_events(struct sp_pipeline *p, uint64_t watermark)
 	struct sp_merge_stream *stream;
 	unsigned since_pump = 0;
 	while ((stream = sp_merge_first(&p->merge, watermark))) {
-		struct sp_event *event = &stream->event;
-		if (event->time > p->now)
-			p->now = event->time;
-		struct sp_task *task = take_event(p, event);
-		if (!sp_merge_next(&p->merge, task))
+		if (stream->event->time > p->now)
+			p->now = stream->event->time;
+		if (!take_first(p, stream))
 			sp_pipeline_fail(p, sp_error_no_memory());
 		if (++since_pump >= BATCH) {
 			pump(p);
@@ -368,8 +400,7 @@ struct sp_error *sp_pipeline_next_run(struct sp_pipeline *p, struct sp_backend *
 {
 	sp_loader_drain(p->loader);
 	sp_sweep_facts(p);
-	sp_merge_deinit(&p->merge);
-	p->merge = (struct sp_merge){ 0 };
+	remove_streams(p);
 	p->options.backend = backend;
 	p->options.root_pid = root_pid;
 	sp_modules_set_backend(p->modules, backend);
@@ -406,7 +437,7 @@ void sp_pipeline_destroy(struct sp_pipeline *p)
 	sp_loader_destroy(p->loader);
 	sp_sweep_facts(p);
 	sp_modules_destroy(p->modules);
-	sp_merge_deinit(&p->merge);
+	remove_streams(p);
 	sp_commit_deinit(p);
 	for (size_t i = 0; i < p->spare_tasks.count; i++)
 		free(p->spare_tasks.items[i]);

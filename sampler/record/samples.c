@@ -8,29 +8,36 @@
 #include "sampler/record/internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define KERNEL_LABEL "[kernel, not sampled]"
 
 /* ---- Tasks ---- */
 
-static struct sp_task *new_task(struct sp_pipeline *p)
+struct sp_task *sp_task_new(struct sp_pipeline *p)
 {
 	struct sp_task *task;
 	if (p->spare_tasks.count)
 		task = p->spare_tasks.items[--p->spare_tasks.count];
 	else
 		task = malloc(sizeof(*task));
-	if (task)
-		*task = (struct sp_task){ .references = 2 }; /* the stream's queue and the commit queue */
+	if (!task)
+		return NULL;
+	/* All but the event, which is large and about to be written. */
+	memset(task, 0, offsetof(struct sp_task, event));
 	return task;
+}
+
+void sp_task_spare(struct sp_pipeline *p, struct sp_task *task)
+{
+	if (!sp_vector_push(&p->spare_tasks, task))
+		free(task);
 }
 
 void sp_task_release(struct sp_pipeline *p, struct sp_task *task)
 {
-	if (--task->references)
-		return;
-	if (!sp_vector_push(&p->spare_tasks, task))
-		free(task);
+	if (!--task->references)
+		sp_task_spare(p, task);
 }
 
 /* ---- The kernel's share ---- */
@@ -181,19 +188,15 @@ void sp_on_marker(struct sp_pipeline *p, const struct sp_event *event)
 
 /* ---- Samples ---- */
 
-struct sp_task *sp_on_sample(struct sp_pipeline *p, const struct sp_event *event)
+bool sp_on_sample(struct sp_pipeline *p, struct sp_task *task)
 {
+	const struct sp_event *event = &task->event;
 	struct sp_thread *thread = sp_thread_of_event(p, event);
 	if (!thread || event->sample.source >= p->options.source_count)
-		return NULL;
+		return false;
 	if (event->time < p->watermark || event->time < thread->last_time) {
 		note_late(p, event->time);
-		return NULL;
-	}
-	struct sp_task *task = new_task(p);
-	if (!task) {
-		sp_pipeline_fail(p, sp_error_no_memory());
-		return NULL;
+		return false;
 	}
 	thread->last_time = event->time;
 	uint64_t covers = event->sample.source ? 0 : p->options.interval_ns;
@@ -202,7 +205,7 @@ struct sp_task *sp_on_sample(struct sp_pipeline *p, const struct sp_event *event
 	else if (!p->options.kernel_sampled)
 		sp_start_running(p, thread, event->time);
 	sp_announce_for_sample(p, thread);
-	task->event = *event;
+	task->references = 2; /* the stream's queue and the commit queue */
 	task->space = sp_space_reference(thread->process->space);
 	task->stacks = &thread->stacks;
 	task->thread = thread;
@@ -213,7 +216,7 @@ struct sp_task *sp_on_sample(struct sp_pipeline *p, const struct sp_event *event
 	sp_workers_push(p->workers, task);
 	struct sp_entry entry = { .kind = SP_ENTRY_SAMPLE, .task = task };
 	sp_commit_push(p, &entry);
-	return task;
+	return true;
 }
 
 void sp_write_sample(struct sp_pipeline *p, struct sp_task *task)

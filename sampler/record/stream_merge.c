@@ -6,9 +6,9 @@
 /* At the same time, what changes the state comes before what needs it. */
 static bool is_before(const struct sp_merge_stream *a, const struct sp_merge_stream *b)
 {
-	if (a->event.time != b->event.time)
-		return a->event.time < b->event.time;
-	return a->event.kind != SP_EVENT_SAMPLE && b->event.kind == SP_EVENT_SAMPLE;
+	if (a->event->time != b->event->time)
+		return a->event->time < b->event->time;
+	return a->event->kind != SP_EVENT_SAMPLE && b->event->kind == SP_EVENT_SAMPLE;
 }
 
 static void swap(struct sp_merge *merge, size_t a, size_t b)
@@ -42,12 +42,13 @@ static void sift_down(struct sp_merge *merge)
 	}
 }
 
-bool sp_merge_add(struct sp_merge *merge, struct sp_stream *stream)
+bool sp_merge_add(struct sp_merge *merge, struct sp_stream *stream, struct sp_event *room)
 {
 	struct sp_merge_stream *added = calloc(1, sizeof(*added));
 	if (!added)
 		return false;
 	added->stream = stream;
+	added->event = room;
 	if (!sp_vector_reserve(&merge->heap, merge->streams.count + 1) || !sp_vector_push(&merge->streams, added)) {
 		free(added);
 		return false;
@@ -67,7 +68,7 @@ void sp_merge_deinit(struct sp_merge *merge)
 
 static bool fetch(struct sp_merge_stream *stream)
 {
-	stream->has_event = stream->stream->ops->next(stream->stream, &stream->event);
+	stream->has_event = stream->stream->ops->next(stream->stream, stream->event);
 	return stream->has_event;
 }
 
@@ -84,7 +85,7 @@ void sp_merge_poll(struct sp_merge *merge)
 
 struct sp_merge_stream *sp_merge_first(const struct sp_merge *merge, uint64_t limit)
 {
-	if (!merge->heap.count || merge->heap.items[0]->event.time >= limit)
+	if (!merge->heap.count || merge->heap.items[0]->event->time >= limit)
 		return NULL;
 	return merge->heap.items[0];
 }
@@ -108,7 +109,7 @@ static bool hold(struct sp_merge_stream *stream, void *user)
 	return true;
 }
 
-bool sp_merge_next(struct sp_merge *merge, void *user)
+bool sp_merge_next(struct sp_merge *merge, void *user, struct sp_event *room)
 {
 	struct sp_merge_stream *stream = merge->heap.items[0];
 	bool held = user && hold(stream, user);
@@ -118,6 +119,7 @@ bool sp_merge_next(struct sp_merge *merge, void *user)
 		else
 			stream->releasable++;
 	}
+	stream->event = room;
 	if (!fetch(stream))
 		merge->heap.items[0] = merge->heap.items[--merge->heap.count];
 	sift_down(merge);

@@ -17,7 +17,7 @@ struct sp_held {
 
 struct sp_merge_stream {
 	struct sp_stream *stream; /* borrowed */
-	struct sp_event event;    /* the next one, if has_event */
+	struct sp_event *event;   /* borrowed room for the next event, which is in it if has_event */
 	bool has_event;
 	/* Circular queue of what is held, oldest first. */
 	struct sp_held *held; /* owned */
@@ -30,16 +30,17 @@ struct sp_merge {
 	SP_VECTOR(struct sp_merge_stream *) heap;    /* those with an event; the earliest first */
 };
 
-bool sp_merge_add(struct sp_merge *merge, struct sp_stream *stream);
+/* `room`: where the stream's next event goes. Events are large, so they are put where they stay. */
+bool sp_merge_add(struct sp_merge *merge, struct sp_stream *stream, struct sp_event *room);
 void sp_merge_deinit(struct sp_merge *merge);
 
 /* Asks streams that had nothing to give again. */
 void sp_merge_poll(struct sp_merge *merge);
 /* The stream with the earliest event, NULL when there is none with time < limit. */
 struct sp_merge_stream *sp_merge_first(const struct sp_merge *merge, uint64_t limit);
-/* The first stream's event was dealt with; goes to its next one. With `user` its pointers stay in use; false without
- * memory (then they do not). */
-bool sp_merge_next(struct sp_merge *merge, void *user);
+/* The first stream's event was dealt with; goes to its next one, into `room`. With `user` the event's pointers stay in
+ * use; false without memory (then they do not). */
+bool sp_merge_next(struct sp_merge *merge, void *user, struct sp_event *room);
 
 /* Gives back to the stream what is no longer in use: held events whose `user` was set to NULL, and all before the first
  * one that is held. */

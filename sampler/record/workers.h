@@ -24,7 +24,6 @@ struct sp_thread_stacks {
 /* A sample on its way. */
 struct sp_task {
 	/* The reader's; constant while the worker has it. */
-	struct sp_event event;
 	struct sp_space *space;                /* a reference of its own */
 	struct sp_thread_stacks *stacks;       /* outlives the task */
 	const struct sp_unwind_module *forget; /* not NULL: no sample, but a module to forget */
@@ -46,6 +45,9 @@ struct sp_task {
 	void *thread; /* struct sp_thread */
 	uint64_t cpu_delta;
 	bool cpu_delta_known;
+
+	/* Where streams put events; constant while the worker has it. */
+	struct sp_event event;
 };
 
 struct sp_workers;

@@ -142,6 +142,7 @@ static void test_merge(void **state)
 	(void)state;
 	enum { STREAMS = 9, EVENTS = 500 };
 	static struct fake_stream streams[STREAMS];
+	static struct sp_event rooms[STREAMS];
 	struct sp_merge merge = { 0 };
 	uint64_t random = 7, last = 0;
 	for (unsigned i = 0; i < STREAMS; i++) {
@@ -152,17 +153,17 @@ static void test_merge(void **state)
 			time += random >> 60;
 			fake_add(&streams[i], k % 5 ? SP_EVENT_MARKER : SP_EVENT_SAMPLE, time, i, k);
 		}
-		assert_true(sp_merge_add(&merge, &streams[i].stream));
+		assert_true(sp_merge_add(&merge, &streams[i].stream, &rooms[i]));
 	}
 	unsigned count = 0;
 	struct sp_merge_stream *first;
 	int user;
 	sp_merge_poll(&merge);
 	while ((first = sp_merge_first(&merge, UINT64_MAX))) {
-		assert_true(first->event.time >= last);
-		last = first->event.time;
+		assert_true(first->event->time >= last);
+		last = first->event->time;
 		count++;
-		assert_true(sp_merge_next(&merge, first->event.kind == SP_EVENT_SAMPLE ? &user : NULL));
+		assert_true(sp_merge_next(&merge, first->event->kind == SP_EVENT_SAMPLE ? &user : NULL, first->event));
 	}
 	assert_int_equal(count, STREAMS * EVENTS);
 	for (unsigned i = 0; i < STREAMS; i++) {
