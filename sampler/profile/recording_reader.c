@@ -9,7 +9,7 @@
 #include "common/cursor.h"
 #include "common/map.h"
 #include "sampler/profile/recording.h"
-#include "sampler/profile/stack_tree.h"
+#include "sampler/profile/stack_node.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -460,8 +460,7 @@ static enum outcome read_counter(struct sp_recording_reader *r, struct sp_cursor
 
 static bool flags_plausible(uint8_t flags)
 {
-	struct sp_stack_node node = { .flags = flags };
-	struct sp_frame frame = sp_stack_frame(&node);
+	struct sp_frame frame = sp_stack_frame(0, flags);
 	return !(flags & 0x80) && frame.kind <= SP_FRAME_ADJUSTED && frame.mode <= SP_MODE_GUEST &&
 	       frame.origin <= SP_FOUND_SPLICED_STACK;
 }
@@ -749,7 +748,7 @@ void sp_recording_stack_node(const struct sp_recording_reader *r, uint32_t node,
                              struct sp_frame *ret_frame)
 {
 	*ret_parent = r->nodes.items[node].parent;
-	*ret_frame = sp_stack_frame(&r->nodes.items[node]);
+	*ret_frame = sp_stack_frame(r->nodes.items[node].address, r->nodes.items[node].flags);
 }
 
 size_t sp_recording_stack_count(const struct sp_recording_reader *r)

@@ -8,7 +8,7 @@
 #include "common/clock.h"
 #include "common/file.h"
 #include "sampler/profile/recording.h"
-#include "sampler/profile/stack_tree.h"
+#include "sampler/profile/stack_node.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * The estimate: the switch records tell how long a thread was on a CPU, its samples how long it was seen there. What is
  * missing is time in the kernel; it becomes samples with a label for a stack, with whole numbers as weights and the
  * rest carried on. */
-#include "sampler/profile/stack_tree.h"
+#include "sampler/profile/stack_node.h"
 #include "sampler/record/internal.h"
 
 #include <stdlib.h>
@@ -227,10 +227,8 @@ void sp_write_sample(struct sp_pipeline *p, struct sp_task *task)
 		sp_pipeline_fail(p, sp_error_no_memory());
 		task->count = 0;
 	}
-	for (uint32_t i = 0; i < task->count; i++) {
-		struct sp_stack_node node = { .address = task->addresses[i], .flags = task->flags[i] };
-		p->frames.items[i] = sp_stack_frame(&node);
-	}
+	for (uint32_t i = 0; i < task->count; i++)
+		p->frames.items[i] = sp_stack_frame(task->addresses[i], task->flags[i]);
 	struct sp_record record = {
 		.type = SP_RECORD_SAMPLE,
 		.sample = { .thread = thread->handle,

@@ -1,7 +1,7 @@
 /* The unwinding threads of workers.h: each has a queue with one writer (the reader thread) and one reader. */
 #include "sampler/record/workers.h"
 
-#include "sampler/profile/stack_tree.h"
+#include "sampler/profile/stack_node.h"
 
 #include <sched.h>
 #include <stdlib.h>
