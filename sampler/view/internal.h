@@ -58,8 +58,8 @@ char *view_origin(const char *address, uint16_t port);
 
 /* ---- The front-end's files (static_files.c) ---- */
 
-/* The reply for a GET of `path` from the folder `root` (resolved by realpath). */
-void view_serve_static(const char *root, const char *path, struct sp_http_reply *reply);
+/* The reply for a GET from the folder `root` (resolved by realpath). */
+void view_serve_static(const char *root, const struct sp_http_request *request, struct sp_http_reply *reply);
 
 /* ---- Opening a browser (browser_unix.c, browser_windows.c) ---- */
 

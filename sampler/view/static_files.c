@@ -1,5 +1,8 @@
 /* A built front-end served from a folder: a single-page application, so every path that is no file is its index.html.
- * Its service worker is left out: each start of sp is a new origin, for which a kept copy is only in the way. */
+ *
+ * Its service worker is left out: it would keep a copy of the front-end for an address that the next start of sp may
+ * use for another. A browser that asks for it as a service worker (and would complain of a 404) gets one that removes
+ * itself, and with it one that an earlier server at this address left behind. */
 #include "internal.h"
 
 #include <limits.h>
@@ -88,22 +91,34 @@ static char *find_file(const char *root, const char *path)
 	return NULL;
 }
 
-static void not_found(struct sp_http_reply *reply)
+static const char no_worker[] = "self.addEventListener('install', () => self.skipWaiting());\n"
+                                "self.addEventListener('activate', () => self.registration.unregister());\n";
+
+static void reply_text(struct sp_http_reply *reply, unsigned status, const char *type, const char *text)
 {
-	reply->status = 404;
-	reply->content_type = "text/plain; charset=utf-8";
-	sp_error_destroy(sp_buffer_write(&reply->body, "Not found.\n", 11));
+	reply->status = status;
+	reply->content_type = type;
+	sp_error_destroy(sp_buffer_write(&reply->body, text, strlen(text)));
 }
 
-void view_serve_static(const char *root, const char *path, struct sp_http_reply *reply)
+static void not_found(struct sp_http_reply *reply)
 {
-	const char *name = strrchr(path, '/');
+	reply_text(reply, 404, "text/plain; charset=utf-8", "Not found.\n");
+}
+
+void view_serve_static(const char *root, const struct sp_http_request *request, struct sp_http_reply *reply)
+{
+	const char *path = request->path;
 	sp_http_reply_header(reply, "X-Content-Type-Options", "nosniff");
 	sp_http_reply_header(reply, "Referrer-Policy", "no-referrer");
 	/* A front-end address holds the profile's, slashes and dots included: /from-url/http%3A%2F%2F…%2Fprofile.json/.
 	 */
 	bool is_route = !strncmp(path, "/from-", 6);
-	if (!is_route && (is_unsafe(path) || (name && !strncmp(name, "/sw.js", 6)))) {
+	if (!strcmp(path, "/sw.js") && request->header(request, "Service-Worker")) {
+		reply_text(reply, 200, "text/javascript; charset=utf-8", no_worker);
+		return;
+	}
+	if (!is_route && (is_unsafe(path) || !strncmp(path, "/sw.js", 6))) {
 		not_found(reply);
 		return;
 	}

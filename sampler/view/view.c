@@ -157,7 +157,7 @@ static void handle(void *context, const struct sp_http_request *request, struct 
 	else if (!view->viewer_folder || request->path[0] != '/')
 		reply_text(reply, 404, "Not found.\n");
 	else if (is_method(request, "GET") || is_method(request, "HEAD"))
-		view_serve_static(view->viewer_folder, request->path, reply);
+		view_serve_static(view->viewer_folder, request, reply);
 	else
 		reply_text(reply, 405, "Method not allowed.\n");
 }

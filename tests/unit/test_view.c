@@ -467,6 +467,9 @@ static void test_front_end_files(void **state)
 		if (cases[i].type)
 			assert_string_equal(header_of("Content-Type"), cases[i].type);
 	}
+	/* As a service worker it is one that removes itself. */
+	assert_int_equal(ask(view, "GET", "/sw.js", "Service-Worker: script\r\n", ""), 200);
+	assert_non_null(strstr(answer.body, "unregister"));
 	assert_int_equal(ask(view, "HEAD", "/main-abc.js", "", ""), 200);
 	assert_int_equal(ask(view, "POST", "/main-abc.js", "", ""), 405);
 	assert_int_equal(ask(view, "OPTIONS", "/main-abc.js", "", ""), 405);
