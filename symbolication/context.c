@@ -69,15 +69,24 @@ static bool copy_options(struct spsym_context *context, const struct spsym_optio
 struct sp_error *spsym_context_create(const struct spsym_options *options, struct spsym_context **ret)
 {
 	static const struct spsym_options defaults = { 0 };
+	if (!options)
+		options = &defaults;
 	struct spsym_context *context = calloc(1, sizeof(*context));
 	if (!context)
 		return sp_error_no_memory();
 	pthread_mutex_init(&context->lock, NULL);
 	pthread_cond_init(&context->loaded, NULL);
 	context->buckets = calloc(BUCKETS, sizeof(*context->buckets));
-	if (!context->buckets || !copy_options(context, options ? options : &defaults)) {
+	struct sp_debuginfod_options debuginfod = { .urls = options->debuginfod_urls,
+		                                    .offline = options->offline,
+		                                    .progress = options->progress,
+		                                    .context = options->progress_context };
+	struct sp_error *error = context->buckets && copy_options(context, options) ? NULL : sp_error_no_memory();
+	if (!error)
+		error = sp_debuginfod_create(&debuginfod, &context->locate.debuginfod);
+	if (error) {
 		spsym_context_destroy(context);
-		return sp_error_no_memory();
+		return error;
 	}
 	*ret = context;
 	return NULL;
@@ -95,6 +104,7 @@ void spsym_context_destroy(struct spsym_context *context)
 			module = next;
 		}
 	}
+	sp_debuginfod_destroy(context->locate.debuginfod);
 	for (size_t i = 0; context->strings && i < context->string_count; i++)
 		free(context->strings[i]);
 	free(context->strings);

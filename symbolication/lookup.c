@@ -260,10 +260,11 @@ struct sp_error *spsym_symbols(struct spsym_module *module, const struct spsym_s
 
 struct sp_error *spsym_code(struct spsym_module *module, uint64_t address, void *buffer, size_t size, size_t *ret_size)
 {
-	const struct sp_symbol_file *binary = module->found.binary;
+	const struct sp_symbol_file *binary;
 	*ret_size = 0;
-	if (!binary || !binary->object)
-		return sp_error_create(SP_ERROR_NOT_FOUND, "the binary of %s was not found", module->found.debug->path);
+	struct sp_error *error = sp_module_need_code(module, &binary);
+	if (error)
+		return error;
 	const uint8_t *bytes = sp_object_image_bytes(binary->object, binary->info.base + address, &size);
 	if (!bytes)
 		return sp_error_create(SP_ERROR_NOT_FOUND, "%s has no bytes at 0x%llx", binary->path,

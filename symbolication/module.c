@@ -36,6 +36,7 @@ void sp_module_destroy(struct spsym_module *module)
 		sp_symbols_deinit(&module->lists[i]);
 	sp_object_destroy(module->mini);
 	sp_names_destroy(module->names);
+	sp_symbol_file_destroy(atomic_load(&module->executable));
 	sp_located_deinit(&module->found);
 	pthread_mutex_destroy(&module->lock);
 	pthread_mutex_destroy(&module->dwo_lock);
@@ -233,6 +234,43 @@ const char *sp_module_symbol_name(struct spsym_module *module, const struct sp_t
 	char text[32];
 	snprintf(text, sizeof(text), "fun_%llx", (unsigned long long)symbol->start);
 	return sp_names_copy(module->names, text);
+}
+
+struct sp_error *sp_module_need_code(struct spsym_module *module, const struct sp_symbol_file **ret)
+{
+	*ret = module->found.binary;
+	if (*ret && (*ret)->object)
+		return NULL;
+	*ret = atomic_load_explicit(&module->executable, memory_order_acquire);
+	if (*ret)
+		return NULL;
+	pthread_mutex_lock(&module->lock);
+	struct sp_symbol_file *file = atomic_load_explicit(&module->executable, memory_order_relaxed);
+	struct sp_error *error = NULL;
+	if (!file) {
+		error = sp_locate_executable(&module->context->locate, &module->found, &file);
+		if (!error)
+			atomic_store_explicit(&module->executable, file, memory_order_release);
+	}
+	pthread_mutex_unlock(&module->lock);
+	*ret = file;
+	return error;
+}
+
+bool spsym_module_is_downloaded(const struct spsym_module *module)
+{
+	return module->found.debug->downloaded;
+}
+
+struct sp_error *spsym_module_fetch_source(struct spsym_module *module, const char *file, char **ret)
+{
+	struct sp_debuginfod *debuginfod = module->context->locate.debuginfod;
+	const struct sp_symbol_file *debug = module->found.debug;
+	size_t size = 0;
+	const uint8_t *id = debug->object ? sp_object_build_id(debug->object, &size) : NULL;
+	if (!debuginfod || !id || file[0] != '/')
+		return sp_error_create(SP_ERROR_NOT_FOUND, "no server is known that may have %s", file);
+	return sp_debuginfod_get(debuginfod, id, size, SP_DEBUGINFOD_SOURCE, file, ret);
 }
 
 const struct spsym_file_info *spsym_module_info(const struct spsym_module *module)

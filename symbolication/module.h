@@ -44,6 +44,8 @@ struct spsym_module {
 	struct sp_dwarf *dwarf; /* NULL = no debug information, or it cannot be read: dwarf_error */
 	char *dwarf_error;      /* owned */
 
+	_Atomic(struct sp_symbol_file *) executable; /* owned; the binary, downloaded when its code is wanted */
+
 	pthread_mutex_t dwo_lock;
 	SP_VECTOR(struct sp_symbol_file *) dwos; /* owned */
 };
@@ -73,6 +75,8 @@ size_t sp_module_memory(struct spsym_module *module);
 /* Make what is made on first use. */
 struct sp_error *sp_module_need_table(struct spsym_module *module);
 struct sp_error *sp_module_need_dwarf(struct spsym_module *module);
+/* The file with the module's code; an error when there is none. */
+struct sp_error *sp_module_need_code(struct spsym_module *module, const struct sp_symbol_file **ret);
 /* The readable name of a symbol; lives as long as the module. */
 const char *sp_module_symbol_name(struct spsym_module *module, const struct sp_table_symbol *symbol);
 

@@ -83,6 +83,16 @@ struct spsym_options {
 	size_t memory_limit; /* bytes of parsed tables kept; 0 = 1 GiB; least recently used modules go first */
 	bool no_local_paths; /* never open paths that an identity or a file names (for servers) */
 	bool no_demangling;  /* names as in the file */
+
+	/* debuginfod servers, asked for what is nowhere on this machine: URLs separated by blanks; NULL =
+	 * $DEBUGINFOD_URLS, "" = none. Downloads are kept in the cache folder that debuginfod's clients share; its
+	 * other environment variables hold, too. libcurl is loaded when the first download begins. */
+	const char *debuginfod_urls;
+	bool offline; /* use what was downloaded before, but download nothing */
+	/* Told of running downloads, in bytes (`total` 0 = unknown), by the thread that waits for one. False cancels.
+	 * May be NULL. */
+	bool (*progress)(void *context, const char *url, uint64_t done, uint64_t total);
+	void *progress_context;
 };
 
 /* `options` may be NULL. */
@@ -157,9 +167,18 @@ spsym_error *spsym_symbols(spsym_module *module, const struct spsym_symbol **ret
 
 /* ---- Bytes of code, for a disassembler ---- */
 
-/* Copies up to `size` bytes of code from a relative address; *ret_size is less at the end of a section. Finds the
- * binary when the module was opened from a separate debug file. */
+/* Copies up to `size` bytes of code from a relative address; *ret_size is less at the end of a section. Finds (or
+ * downloads) the binary when the module was opened from a separate debug file. */
 spsym_error *spsym_code(spsym_module *module, uint64_t address, void *buffer, size_t size, size_t *ret_size);
+
+/* ---- Sources ---- */
+
+/* Whether the debug information came from a server. Then the paths in it mean nothing on this machine and must not be
+ * opened here. */
+bool spsym_module_is_downloaded(const spsym_module *module);
+/* Downloads a source file that the module's debug information names, from debuginfod servers. Gives the path of a copy
+ * in the cache; the caller frees *ret with free(). */
+spsym_error *spsym_module_fetch_source(spsym_module *module, const char *file, char **ret);
 
 /* ---- Files ---- */
 

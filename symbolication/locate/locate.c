@@ -161,6 +161,7 @@ void sp_search_try(struct sp_search *search, const char *place, const char *path
 		sp_error_destroy(error);
 		return;
 	}
+	file->downloaded = search->downloading;
 	const char *reason = verify(search, file, check, crc);
 	if (reason) {
 		const char *id = file->info.debug_id[0] ? file->info.debug_id : "none";
@@ -262,6 +263,7 @@ static void search_all(struct sp_search *search)
 		sp_search_beside(search);
 		sp_search_debug_link(search);
 	}
+	sp_search_debuginfod(search);
 }
 
 /* A debug file came first: its binary has the code, the dynamic symbols and the stubs. */
@@ -280,7 +282,7 @@ static struct sp_error *find_package(struct sp_search *search)
 	struct sp_found *found = search->found;
 	const struct sp_symbol_file *files[] = { found->binary, found->debug };
 	for (size_t i = 0; i < 2 && !found->package; i++) {
-		if (!files[i] || !files[i]->object)
+		if (!files[i] || !files[i]->object || files[i]->downloaded)
 			continue;
 		char *path = sp_path_format("%s.dwp", files[i]->path);
 		if (!path)
@@ -360,17 +362,37 @@ void sp_located_deinit(struct sp_found *found)
 	*found = (struct sp_found){ 0 };
 }
 
+struct sp_error *sp_locate_executable(const struct sp_locate_options *options, const struct sp_found *found,
+                                      struct sp_symbol_file **ret)
+{
+	size_t size = 0;
+	const uint8_t *id = found->debug->object ? sp_object_build_id(found->debug->object, &size) : NULL;
+	char *path;
+	if (!options->debuginfod || !id)
+		return sp_error_create(SP_ERROR_NOT_FOUND, "the binary of %s was not found", found->debug->path);
+	struct sp_error *error = sp_debuginfod_get(options->debuginfod, id, size, SP_DEBUGINFOD_EXECUTABLE, NULL,
+	                                           &path);
+	if (error)
+		return error;
+	error = sp_symbol_file_open_path(path, ret);
+	free(path);
+	if (!error)
+		(*ret)->downloaded = true;
+	return error;
+}
+
 struct sp_error *sp_locate_dwo(const struct sp_locate_options *options, const struct sp_found *found, const char *path,
                                struct sp_symbol_file **ret)
 {
 	struct sp_error *error = sp_error_create(SP_ERROR_NOT_FOUND, "%s is not looked for", path);
-	if (!options->no_local_paths) {
+	bool local = !options->no_local_paths && !found->debug->downloaded;
+	if (local) {
 		sp_error_destroy(error);
 		error = sp_symbol_file_open_path(path, ret);
 	}
 	const char *name = sp_path_name(path);
 	const struct sp_symbol_file *near = found->binary ? found->binary : found->debug;
-	if (error && !options->no_local_paths && near && sp_path_is_component(name)) {
+	if (error && local && near && sp_path_is_component(name)) {
 		char *folder = sp_path_folder(near->path);
 		char *candidate = folder ? sp_path_format("%s%s%s", folder, folder[0] ? "/" : "", name) : NULL;
 		struct sp_error *second = candidate ? sp_symbol_file_open_path(candidate, ret) : sp_error_no_memory();

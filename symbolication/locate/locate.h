@@ -5,14 +5,16 @@
 #define SP_SYMBOLICATION_LOCATE_LOCATE_H
 
 #include "common/json.h"
+#include "symbolication/locate/debuginfod.h"
 #include "symbolication/locate/symbol_file.h"
 
 /* All borrowed. Lists are NULL-terminated and may be NULL. */
 struct sp_locate_options {
 	const char *const *symbol_folders;
-	const char *const *debug_roots; /* "/usr/lib/debug" */
-	const char *cache_folder;       /* files kept by the recorder are in its "kept" folder; NULL = none */
-	bool no_local_paths;            /* never open paths that an identity or a file names */
+	const char *const *debug_roots;   /* "/usr/lib/debug" */
+	const char *cache_folder;         /* files kept by the recorder are in its "kept" folder; NULL = none */
+	bool no_local_paths;              /* never open paths that an identity or a file names */
+	struct sp_debuginfod *debuginfod; /* NULL = nothing is downloaded */
 };
 
 /* What was found. `debug` is the best file for symbols and may be the same as `binary`. */
@@ -30,6 +32,10 @@ struct sp_found {
 struct sp_error *sp_locate(const struct sp_locate_options *options, const struct spsym_identity *identity,
                            struct sp_symbol_file *given, struct sp_found *ret);
 void sp_located_deinit(struct sp_found *found);
+
+/* Downloads the binary of a module of which only a debug file is there. */
+struct sp_error *sp_locate_executable(const struct sp_locate_options *options, const struct sp_found *found,
+                                      struct sp_symbol_file **ret);
 
 /* Opens a split DWARF file that a unit names: the path itself, else its name beside the binary or in a symbol folder.
  * The caller checks that it is the right one. */

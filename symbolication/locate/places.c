@@ -290,7 +290,7 @@ struct sp_error *sp_find_supplementary(struct sp_search *search)
 	    !sp_object_debug_alt_link(debug->object, &path, &id, &size))
 		return NULL;
 	struct sp_error *error = NULL;
-	if (!search->options->no_local_paths) {
+	if (!search->options->no_local_paths && !debug->downloaded) {
 		char *folder = path[0] == '/' ? NULL : real_folder(debug->path);
 		if (path[0] == '/')
 			error = try_supplementary(search, sp_path_format("%s", path), id, size);
@@ -306,7 +306,46 @@ struct sp_error *sp_find_supplementary(struct sp_search *search)
 	for (size_t i = 0; !error && !search->found->supplementary && roots && roots[i]; i++)
 		error = try_supplementary(
 		    search, sp_path_format("%s/.build-id/%.2s/%s.debug", roots[i], digits, digits + 2), id, size);
-	return error;
+	if (error || search->found->supplementary || !search->options->debuginfod)
+		return error;
+	char *downloaded;
+	error = sp_debuginfod_get(search->options->debuginfod, id, size, SP_DEBUGINFOD_DEBUGINFO, NULL, &downloaded);
+	if (!error)
+		return try_supplementary(search, downloaded, id, size);
+	if (error->code == SP_ERROR_NO_MEMORY)
+		return error;
+	sp_search_trace(search, "supplementary file: %s", error->message);
+	sp_error_destroy(error);
+	return NULL;
+}
+
+/* Names in brackets ("[vdso]") are no files that a server could have. */
+static bool is_file_name(const char *name)
+{
+	return !name || name[0] != '[';
+}
+
+void sp_search_debuginfod(struct sp_search *search)
+{
+	char *path;
+	if (!search->options->debuginfod || sp_search_done(search) || !search->build_id_size ||
+	    !is_file_name(search->identity->name))
+		return;
+	struct sp_error *error = sp_debuginfod_get(search->options->debuginfod, search->build_id, search->build_id_size,
+	                                           SP_DEBUGINFOD_DEBUGINFO, NULL, &path);
+	if (error) {
+		if (error->code == SP_ERROR_NO_MEMORY) {
+			search->error = error;
+			return;
+		}
+		sp_search_trace(search, "%s", error->message);
+		sp_error_destroy(error);
+		return;
+	}
+	search->downloading = true;
+	sp_search_try(search, "debuginfod", path, SP_CHECK_ID, 0);
+	search->downloading = false;
+	free(path);
 }
 
 /* For "x.debug" or ".debug/x", opened itself: the binary that it was split from. */

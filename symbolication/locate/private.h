@@ -11,6 +11,7 @@ struct sp_search {
 	const char *name, *debug_name;      /* plain file names; NULL = unknown or not usable as one */
 	uint8_t build_id[SPSYM_ID_MAX / 2]; /* of the wanted file: from the code ID or the binary */
 	size_t build_id_size;
+	bool downloading;       /* what is opened now comes from a server */
 	bool for_binary;        /* debug information was found, now only the binary is wanted */
 	struct sp_error *error; /* no memory: the search ends */
 };
@@ -38,6 +39,7 @@ void sp_search_beside(struct sp_search *search);   /* beside the binary, under t
 void sp_search_debug_link(struct sp_search *search);
 void sp_search_binary(struct sp_search *search); /* where the binary of a debug file may be */
 struct sp_error *sp_find_supplementary(struct sp_search *search);
+void sp_search_debuginfod(struct sp_search *search); /* debuginfod servers, by build ID */
 
 /* The path up to the last slash, "" when there is none; malloc()ed, NULL without memory. */
 char *sp_path_folder(const char *path);

@@ -11,6 +11,7 @@ struct sp_symbol_file {
 	struct spsym_file_info info;
 	struct sp_object *object;   /* owned; NULL for the kinds below */
 	struct sp_symbols kallsyms; /* SPSYM_KIND_KALLSYMS */
+	bool downloaded;            /* from a server: paths in it mean nothing on this machine */
 };
 
 /* Opens and identifies a file: object files, kernel symbol lists, and either of them compressed whole (xz, zstd, gzip:
