@@ -13,8 +13,7 @@
 
 /* ---- Process names ---- */
 
-/* The end of a word of a command line; quotes and backslashes hold it together. */
-static const char *word_end(const char *at)
+const char *sp_word_end(const char *at)
 {
 	char quote = 0;
 	for (; *at; at++) {
@@ -31,7 +30,7 @@ static const char *word_end(const char *at)
 /* The command line's words after the first one, at most `count` (-1 = all). */
 static const char *arguments(const char *command, int count, size_t *ret_size)
 {
-	const char *at = word_end(command);
+	const char *at = sp_word_end(command);
 	while (*at == ' ')
 		at++;
 	const char *end = at;
@@ -41,7 +40,7 @@ static const char *arguments(const char *command, int count, size_t *ret_size)
 			next++;
 		if (!*next)
 			break;
-		end = word_end(next);
+		end = sp_word_end(next);
 	}
 	*ret_size = (size_t)(end - at);
 	return at;
@@ -84,13 +83,15 @@ static uint32_t process_name(struct sp_layout *layout, uint32_t handle, const ch
 /* One thread of the recording that is to be shown. */
 struct candidate {
 	uint32_t thread, process; /* handles */
-	uint64_t start;
+	uint64_t start, process_start;
 	bool main;
 };
 
 static int compare_candidates(const void *left, const void *right)
 {
 	const struct candidate *a = left, *b = right;
+	if (a->process_start != b->process_start)
+		return a->process_start < b->process_start ? -1 : 1;
 	if (a->process != b->process)
 		return a->process < b->process ? -1 : 1;
 	if (a->main != b->main)
@@ -129,7 +130,11 @@ static struct sp_error *collect_candidates(const struct sp_layout *layout, struc
 		if (thread->process == SP_HANDLE_NONE || !is_shown(layout, thread))
 			continue;
 		candidates[count++] = (struct candidate){
-			.thread = (uint32_t)i, .process = thread->process, .start = thread->start, .main = thread->main
+			.thread = (uint32_t)i,
+			.process = thread->process,
+			.start = thread->start,
+			.process_start = builder->processes.items[thread->process].start,
+			.main = thread->main
 		};
 	}
 	qsort(candidates, count, sizeof(*candidates), compare_candidates);

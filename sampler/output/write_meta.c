@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define VISIBLE_THREADS 15
+#define VISIBLE_PART 20  /* of the busiest one's samples */
 #define NOTED_MODULES 20 /* unreadable modules that are listed */
 
 static void write_categories(struct sp_json *json)
@@ -213,7 +214,8 @@ static int compare_busy(const void *left, const void *right)
 	return a->thread < b->thread ? -1 : a->thread > b->thread;
 }
 
-/* The busiest ones, and the first of all, which carries the markers of the whole recording. */
+/* The busiest ones, as the front-end itself would choose, and the first of all, which carries the markers of the whole
+ * recording. */
 static void write_initial_threads(struct sp_json *json, const struct sp_layout *layout)
 {
 	size_t count = layout->threads.count;
@@ -227,7 +229,7 @@ static void write_initial_threads(struct sp_json *json, const struct sp_layout *
 	sp_json_array_begin(json);
 	sp_json_uint(json, 0);
 	for (size_t i = 0; i < count && i < VISIBLE_THREADS && busy[i].samples; i++)
-		if (busy[i].thread)
+		if (busy[i].thread && busy[i].samples >= busy[0].samples / VISIBLE_PART)
 			sp_json_uint(json, busy[i].thread);
 	sp_json_array_end(json);
 	sp_json_key(json, "initialSelectedThreads");
@@ -301,14 +303,34 @@ static void write_machine(struct sp_json *json, const struct sp_layout *layout)
 	member_meta(json, layout, "arguments", SP_META_COMMAND);
 }
 
-static const char *profile_name(const struct sp_profile_builder *builder)
+/* Writes a member with the program's name: the first word of the command line, without its folder. */
+static void member_program(struct sp_json *json, const char *member, const char *command)
 {
+	const char *end = sp_word_end(command);
+	while (end > command && strchr("'\"", end[-1]))
+		end--;
+	const char *start = end;
+	while (start > command && !strchr("/'\"", start[-1]))
+		start--;
+	sp_json_key(json, member);
+	sp_json_string_n(json, start, (size_t)(end - start));
+}
+
+/* What the front-end shows as the profile's title. */
+static void write_product(struct sp_json *json, const struct sp_layout *layout)
+{
+	const struct sp_profile_builder *builder = layout->builder;
 	const char *name = builder->options.profile_name;
+	const char *command = sp_build_meta(builder, SP_META_COMMAND);
 	if (!name || !*name)
 		name = sp_build_meta(builder, SP_META_PROFILE_NAME);
+	if ((!name || !*name) && command && *command && *command != ' ') {
+		member_program(json, "product", command);
+		return;
+	}
 	if (!name || !*name)
 		name = sp_build_meta(builder, SP_META_PRODUCT);
-	return name && *name ? name : "sp";
+	sp_json_member_string(json, "product", name && *name ? name : "sp");
 }
 
 void sp_write_meta(struct sp_json *json, const struct sp_layout *layout)
@@ -317,7 +339,7 @@ void sp_write_meta(struct sp_json *json, const struct sp_layout *layout)
 	sp_json_object_begin(json);
 	sp_json_member_int(json, "preprocessedProfileVersion", layout->builder->options.version);
 	sp_json_member_int(json, "version", 24); /* of Firefox's own format; only displayed */
-	sp_json_member_string(json, "product", profile_name(layout->builder));
+	write_product(json, layout);
 	sp_json_member_int(json, "processType", 0);
 	sp_json_member_int(json, "stackwalk", 1);
 	sp_json_member_bool(json, "debug", false);

@@ -580,10 +580,21 @@ class TruthTest(ProfileTestCase):
         found = {key: meta[key] for key in ("product", "arguments", "oscpu", "CPUName", "logicalCPUs", "abi", "mainMemory", "platform")}
         self.assertEqual(
             found,
-            {"product": "sp", "arguments": "prog -x", "oscpu": "Linux 6.1", "CPUName": "Brand 3", "logicalCPUs": 8,
+            {"product": "prog", "arguments": "prog -x", "oscpu": "Linux 6.1", "CPUName": "Brand 3", "logicalCPUs": 8,
              "abi": "x86_64", "mainMemory": 1024, "platform": "Linux"},
         )
-        self.assertEqual(self.profile("--name", "my name").json["meta"]["product"], "my name")
+
+    def test_title(self):
+        product = lambda *options: self.profile(*options).json["meta"]["product"]
+        self.assertEqual(product(), "sp")
+        self.recording.add("meta", key="product", value="converted")
+        self.assertEqual(product(), "converted")
+        for command, name in [("/usr/bin/g++ -O2 a/b.cc", "g++"), ("prog", "prog"), ("'/my dir/x y' z", "x y"), ('"a b"', "a b")]:
+            self.recording.add("meta", key="command", value=command)
+            self.assertEqual(product(), name)
+        self.recording.add("meta", key="profile-name", value="my build")
+        self.assertEqual(product(), "my build")
+        self.assertEqual(product("--name", "my name"), "my name")
 
     def test_shares_with_off_cpu_samples(self):
         self.recording.add("source", source=1, name="off-cpu", unit="samples", off_cpu=True)
@@ -810,6 +821,21 @@ class ThreadTest(ProfileTestCase):
         meta = self.profile().json["meta"]
         self.assertEqual(sorted(meta["initialVisibleThreads"]), [0, *range(15, 30)])
         self.assertEqual(meta["initialSelectedThreads"], [29])
+
+    def test_threads_with_little_are_hidden(self):
+        recording = self.recording
+        threads = [recording.process(pid)[1] for pid in range(1, 6)]
+        for thread, count in zip(threads, [0, 100, 5, 4, 1]):
+            for _ in range(count):
+                recording.sample(thread, 0x10010)
+        self.assertEqual(sorted(self.profile().json["meta"]["initialVisibleThreads"]), [0, 1, 2])
+
+    def test_processes_in_order_of_their_starts(self):
+        """They may be told in another one."""
+        recording = self.recording
+        for pid, start in [(3, 30), (1, 10), (2, 20), (1, 40)]:
+            recording.process(pid, f"at {start}", time=START + start * MS)
+        self.assertEqual(self.profile().thread_names(), [("1", "at 10"), ("2", "at 20"), ("3", "at 30"), ("1.1", "at 40")])
 
 
 class DeepStackTest(ProfileTestCase):
