@@ -182,6 +182,13 @@ bool code_follows_call(const struct sp_unwind_module *module, uint64_t address);
 /* True when the module has the code bytes around `address`, so that code_follows_call() can know. */
 bool code_is_known(const struct sp_unwind_module *module, uint64_t address);
 
+/* aarch64_code.c */
+
+/* The rule for an interrupted instruction (not for a return address) in a prologue or epilogue, from the instructions.
+ */
+bool aarch64_follow_code(const struct sp_unwind_module *module, const struct cfi_fde *fde, struct cfi_scratch *scratch,
+                         uint64_t address, struct rule *ret);
+
 /* expression.c */
 
 struct expression_context {

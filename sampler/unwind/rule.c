@@ -286,6 +286,11 @@ struct rule rule_make(const struct sp_unwind_module *module, struct cfi_scratch 
 		/* ld.so's and musl's _start have no tables: nothing called the code at the entry point. */
 		return (struct rule){ .kind = is_near_entry(module, address) ? RULE_END : RULE_NONE };
 	}
+	/* Looked up for a return address, an address is one before it, and not a multiple of four. */
+	struct rule rule;
+	bool interrupted = module->input.arch == SP_ARCH_AARCH64 && address % 4 == 0;
+	if (interrupted && !fde.cie.signal_frame && aarch64_follow_code(module, &fde, scratch, address, &rule))
+		return rule;
 	if (!cfi_run(&fde, module->arch, address, scratch))
 		return (struct rule){ .kind = RULE_NONE };
 	return compile(&scratch->row, &fde, module->arch, address);

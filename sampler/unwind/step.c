@@ -28,6 +28,17 @@ const struct sp_code_range *walk_find_range(const struct sp_code_map *map, uint6
 	return address >= low->start && address < low->end ? low : NULL;
 }
 
+const struct sp_code_range *walk_find_code(const struct sp_code_map *map, uint64_t pc, bool exact,
+                                           uint64_t *ret_address)
+{
+	*ret_address = pc - !exact;
+	const struct sp_code_range *range = walk_find_range(map, *ret_address);
+	if (range || exact)
+		return range;
+	*ret_address = pc;
+	return walk_find_range(map, pc);
+}
+
 enum sp_unwind_end walk_unreadable(const struct walk *walk, uint64_t address)
 {
 	/* A frame whose stack pointer followed the tables is on the dumped stack, be it ever so large; one whose stack
@@ -86,8 +97,9 @@ static uint64_t stack_pointer(const struct walk *walk, size_t frame)
 
 static bool find_row(struct walk *walk, size_t frame, struct cfi_fde *ret_fde)
 {
-	uint64_t address = walk->frames[frame].address - !is_exact(walk, frame);
-	const struct sp_code_range *range = walk_find_range(walk->map, address);
+	uint64_t address;
+	const struct sp_code_range *range = walk_find_code(walk->map, walk->frames[frame].address,
+	                                                   is_exact(walk, frame), &address);
 	return range && range->module && rule_find_row(range->module, walk->scratch, address - range->bias, ret_fde);
 }
 

@@ -221,7 +221,7 @@ static int step_once(struct sp_unwinder *unwinder, struct walk *walk, struct ste
 	uint64_t address = walk->pc - !walk->exact;
 	const struct sp_code_range *range = walk->range;
 	if (__builtin_expect(!range || address - range->start >= range->end - range->start, 0)) {
-		range = walk_find_range(walk->map, address);
+		range = walk_find_code(walk->map, walk->pc, walk->exact, &address);
 		if (range)
 			walk->range = range;
 	}

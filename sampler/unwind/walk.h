@@ -76,6 +76,10 @@ static inline bool walk_read(const struct walk *walk, uint64_t address, uint64_t
 
 /* The range that holds an address, or NULL. */
 const struct sp_code_range *walk_find_range(const struct sp_code_map *map, uint64_t address);
+/* The range to look up a frame in, and the address to look up: one before a return address, except where the range
+ * starts with it (a page with nothing but the way back from signal handlers). */
+const struct sp_code_range *walk_find_code(const struct sp_code_map *map, uint64_t pc, bool exact,
+                                           uint64_t *ret_address);
 
 /* Why the word at `address`, wanted by the rules, can't be read. */
 enum sp_unwind_end walk_unreadable(const struct walk *walk, uint64_t address);

@@ -25,6 +25,22 @@ struct self_map {
 #define SELF_ARCH SP_ARCH_AARCH64
 #endif
 
+static inline void self_add_range(struct self_map *self, const struct sp_unwind_input *input, uint64_t bias,
+                                  uint64_t address, uint64_t size)
+{
+	struct sp_unwind_module *module;
+	if (self->count == SELF_MAX_RANGES || sp_unwind_module_create(input, &module) != NULL)
+		abort();
+	size_t at = self->count++;
+	while (at > 0 && self->ranges[at - 1].start > bias + address) {
+		self->ranges[at] = self->ranges[at - 1];
+		self->modules[at] = self->modules[at - 1];
+		at--;
+	}
+	self->ranges[at] = (struct sp_code_range){ bias + address, bias + address + size, bias, module };
+	self->modules[at] = module;
+}
+
 static inline int self_add_module(struct dl_phdr_info *info, size_t size, void *context)
 {
 	(void)size;
@@ -41,7 +57,7 @@ static inline int self_add_module(struct dl_phdr_info *info, size_t size, void *
 			input.eh_frame_hdr = (struct sp_unwind_section){ bytes, segment->p_filesz, segment->p_vaddr };
 		}
 	}
-	if (!code || self->count == SELF_MAX_RANGES)
+	if (!code)
 		return 0;
 	if (input.eh_frame_hdr.bytes) { /* pc-relative in all that linkers write; .eh_frame goes to its segment's end */
 		int32_t distance;
@@ -58,22 +74,9 @@ static inline int self_add_module(struct dl_phdr_info *info, size_t size, void *
 	}
 	if (self->without_search_tables)
 		input.eh_frame_hdr.bytes = NULL;
-	const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)(info->dlpi_addr + info->dlpi_phdr[0].p_vaddr -
-	                                                info->dlpi_phdr[0].p_offset);
-	if (info->dlpi_phdr[0].p_type == PT_PHDR && memcmp(header->e_ident, ELFMAG, SELFMAG) == 0)
-		input.entry = header->e_entry;
-	struct sp_unwind_module *module;
-	if (sp_unwind_module_create(&input, &module) != NULL)
-		abort();
-	uint64_t start = info->dlpi_addr + code->p_vaddr;
-	size_t at = self->count++;
-	while (at > 0 && self->ranges[at - 1].start > start) {
-		self->ranges[at] = self->ranges[at - 1];
-		self->modules[at] = self->modules[at - 1];
-		at--;
-	}
-	self->ranges[at] = (struct sp_code_range){ start, start + code->p_memsz, info->dlpi_addr, module };
-	self->modules[at] = module;
+	if (info->dlpi_name[0] == 0) /* the program itself */
+		input.entry = getauxval(AT_ENTRY) - info->dlpi_addr;
+	self_add_range(self, &input, info->dlpi_addr, code->p_vaddr, code->p_memsz);
 	return 0;
 }
 
@@ -82,6 +85,18 @@ static inline void self_map_init(struct self_map *self, bool without_search_tabl
 	self->count = 0;
 	self->without_search_tables = without_search_tables;
 	dl_iterate_phdr(self_add_module, self);
+}
+
+/* Emulators put the way back from signal handlers on a page that is in no module. */
+static inline void self_map_add_trampoline(struct self_map *self, uint64_t address)
+{
+	for (size_t i = 0; i < self->count; i++)
+		if (address >= self->ranges[i].start && address < self->ranges[i].end)
+			return;
+	struct sp_unwind_input input = { .arch = SELF_ARCH };
+	uint64_t page = address & ~(uint64_t)4095;
+	input.text = (struct sp_unwind_section){ (const uint8_t *)page, 4096, page };
+	self_add_range(self, &input, 0, page, 4096);
 }
 
 static inline void self_map_deinit(struct self_map *self)

@@ -1,5 +1,5 @@
-/* Executed one instruction at a time by test_unwind_steps: between the two breakpoints, code with every kind of frame
- * that C compilers make. */
+/* Executed one instruction at a time by test_unwind_steps (between the two breakpoints) and test_unwind_aarch64 (the
+ * function everything()): code with every kind of frame that C compilers make. */
 #include <alloca.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -173,17 +173,25 @@ NOINLINE void everything(void)
 	sink += recurse(5) + many_registers(1, 2, 3, 4, 5, 6, 7, 8) + with_alloca(100);
 	sink += over_aligned(5) + over_aligned_with_alloca(50) + large_frame(17);
 	sink += variadic(3, 1, 2, 3) + tail_caller(4) + through_libc() + with_setjmp();
+#ifndef WITHOUT_SIGNALS
 	with_signals();
+#endif
 	sink += (int)floating(2.5, 3);
 	for (int i = 0; i < 6; i++)
 		sink += switches(i);
 	from_vdso();
 }
 
+#ifdef __x86_64__
+#define BREAKPOINT() __asm__ volatile("int3")
+#else
+#define BREAKPOINT() (void)0
+#endif
+
 int main(void)
 {
-	__asm__ volatile("int3");
+	BREAKPOINT();
 	everything();
-	__asm__ volatile("int3");
+	BREAKPOINT();
 	return 0;
 }
