@@ -23,7 +23,7 @@
 #define SIDE_BAND_LEAST (32 * KIB)
 
 /* sp is woken when this much is new: often enough to find it in the CPU's cache, seldom enough to cost nothing. */
-#define WATERMARK_MOST (1 * MIB)
+#define WATERMARK_MOST (4 * MIB)
 
 /* The next smaller pair: the side band shrinks down to 1/16 of the samples first, then both in turn. */
 static bool make_smaller(uint64_t size[SP_RINGS])

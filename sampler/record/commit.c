@@ -303,6 +303,21 @@ bool sp_commit_first_ready(const struct sp_pipeline *p)
 	return !p->commit.count || entry_ready(entry_at(&p->commit, 0));
 }
 
+/* The next sample was written by another CPU: asks for it early. */
+static void prefetch_sample(const struct sp_commit *commit)
+{
+	if (commit->count < 3)
+		return;
+	const struct sp_entry *far = entry_at(commit, 2), *near = entry_at(commit, 1);
+	if (far->kind == SP_ENTRY_SAMPLE)
+		__builtin_prefetch(far->task);
+	if (near->kind == SP_ENTRY_SAMPLE && sp_task_done(near->task)) {
+		const uint8_t *bytes = (const uint8_t *)near->task->addresses;
+		for (unsigned line = 0; bytes && line < 5; line++)
+			__builtin_prefetch(bytes + (size_t)line * 64);
+	}
+}
+
 static bool first_ready(void *context)
 {
 	return sp_commit_first_ready(context);
@@ -318,6 +333,7 @@ void sp_commit_run(struct sp_pipeline *p, bool all)
 				return;
 			sp_signal_wait(&p->progress, first_ready, p);
 		}
+		prefetch_sample(commit);
 		if (!write_entry(p, entry)) {
 			if (!all)
 				return;
