@@ -213,7 +213,8 @@ struct sp_error *sp_module_need_dwarf(struct spsym_module *module)
 			                        .supplementary = object_of(module->found.supplementary),
 			                        .package = object_of(module->found.package),
 			                        .open_dwo = open_dwo,
-			                        .context = module };
+			                        .context = module,
+			                        .libdwarf = module->context->engine == SPSYM_ENGINE_LIBDWARF };
 		if (files.main && module->found.debug->info.has_debug_info)
 			error = sp_dwarf_create(&files, &module->dwarf);
 		if (error && error->code != SP_ERROR_NO_MEMORY) {

@@ -137,6 +137,24 @@ static void test_missing_parts(void **state)
 	close_fixture();
 }
 
+/* The second engine gives the same frames through the same calls. */
+static void test_libdwarf(void **state)
+{
+	(void)state;
+	write_text(
+	    "l.c",
+	    "volatile int sink; static inline __attribute__((always_inline)) int twice(int n)\n"
+	    "{ sink += n;\nreturn 2 * n; }\nint main(int argc, char **argv) { (void)argv;\nreturn twice(argc); }\n");
+	must_run("gcc -O1 -g -gz=zlib l.c -o l");
+	struct spsym_options options = { .engine = SPSYM_ENGINE_LIBDWARF };
+	assert_null(spsym_context_create(&options, &context));
+	assert_null(spsym_module_open_path(context, in_folder("l"), &module));
+	expect(hex_output("nm l | grep ' T main'"), "main", "main");
+	assert_int_equal(result.locations[0].frame_count, 2);
+	assert_string_equal(result.locations[0].frames[0].function, "twice");
+	close_fixture();
+}
+
 static void test_no_demangling(void **state)
 {
 	(void)state;
@@ -154,7 +172,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_clones),        cmocka_unit_test(test_fuller_names),
 		cmocka_unit_test(test_aliases),       cmocka_unit_test(test_missing_parts),
-		cmocka_unit_test(test_no_demangling),
+		cmocka_unit_test(test_no_demangling), cmocka_unit_test(test_libdwarf),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
