@@ -12,7 +12,7 @@ struct spsym_module {
 	struct spsym_file_info info;
 };
 
-static struct spsym_module module = { .info = { .arch = "x86_64" } };
+static struct spsym_module the_module = { .info = { .arch = "x86_64" } };
 static const struct spsym_frame frames[] = { { "inner \"<int>\"\n\xff", "/nonexistent/a.c", 1, 2 },
 	                                     { NULL, "/rustc/0123456789/library/a.rs", 3, 0 },
 	                                     { "outer", NULL, 0, 0 } };
@@ -22,23 +22,23 @@ spsym_error *spsym_module_find(spsym_context *context, const struct spsym_identi
 	(void)context;
 	if (identity->debug_id && (identity->debug_id[0] & 1))
 		return sp_error_create(SP_ERROR_NOT_FOUND, "no %s \"here\"", identity->debug_name);
-	*ret = &module;
+	*ret = &the_module;
 	return NULL;
 }
 
-void spsym_module_release(spsym_module *released)
+void spsym_module_release(spsym_module *module)
 {
-	(void)released;
+	(void)module;
 }
 
-const struct spsym_file_info *spsym_module_info(const spsym_module *asked)
+const struct spsym_file_info *spsym_module_info(const spsym_module *module)
 {
-	return &asked->info;
+	return &module->info;
 }
 
-spsym_error *spsym_lookup(spsym_module *asked, const uint64_t *addresses, size_t count, struct spsym_result *ret)
+spsym_error *spsym_lookup(spsym_module *module, const uint64_t *addresses, size_t count, struct spsym_result *ret)
 {
-	(void)asked;
+	(void)module;
 	ret->locations = calloc(count + 1, sizeof(*ret->locations));
 	if (!ret->locations)
 		return sp_error_no_memory();
@@ -52,10 +52,10 @@ spsym_error *spsym_lookup(spsym_module *asked, const uint64_t *addresses, size_t
 	return NULL;
 }
 
-spsym_error *spsym_lookup_symbols(spsym_module *asked, const uint64_t *addresses, size_t count,
+spsym_error *spsym_lookup_symbols(spsym_module *module, const uint64_t *addresses, size_t count,
                                   struct spsym_result *ret)
 {
-	return spsym_lookup(asked, addresses, count, ret);
+	return spsym_lookup(module, addresses, count, ret);
 }
 
 void spsym_result_deinit(struct spsym_result *result)
@@ -64,9 +64,9 @@ void spsym_result_deinit(struct spsym_result *result)
 	memset(result, 0, sizeof(*result));
 }
 
-spsym_error *spsym_code(spsym_module *asked, uint64_t address, void *buffer, size_t size, size_t *ret_size)
+spsym_error *spsym_code(spsym_module *module, uint64_t address, void *buffer, size_t size, size_t *ret_size)
 {
-	(void)asked;
+	(void)module;
 	*ret_size = size < 64 ? size : 64;
 	for (size_t i = 0; i < *ret_size; i++)
 		((uint8_t *)buffer)[i] = (uint8_t)(address >> i % 53);
