@@ -268,10 +268,11 @@ int main(int argc, char **argv)
 	options.env = env;
 	options.argv = optind < argc ? argv + optind : NULL;
 
-	struct sp_json *json = malloc(sizeof(*json));
+	static struct sp_json writer; /* large */
+	struct sp_json *json = &writer;
 	struct target target = { .ops = sp_native_backend };
 	struct sp_error *error = target.ops->create(&options, &target.backend);
-	if (error || !json)
+	if (error)
 		return fail(error);
 	print_info(json, out, target.ops->info(target.backend));
 	error = target.ops->start(target.backend);
@@ -299,6 +300,5 @@ int main(int argc, char **argv)
 	}
 	print_end(json, out, &totals, status, target.ops->counts(target.backend));
 	target.ops->destroy(target.backend);
-	free(json);
 	return fclose(out) ? 2 : 0;
 }
