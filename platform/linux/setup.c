@@ -220,8 +220,10 @@ static struct sp_error *give_capabilities(const struct setup *setup, bool *ret_w
 	*ret_works = works_for_users();
 	if (*ret_works) {
 		say(setup, "gave %s the capabilities %s", setup->binary, CAPABILITIES_TEXT);
-		say(setup, "risk: whoever may run this file can sample every process of this machine with it, and see "
-		           "addresses in the kernel; a new build or update of the file needs `sudo sp setup` again");
+		say(setup,
+		    "risk: whoever runs this file, it can see all processes of this machine and addresses in the "
+		    "kernel; it shows its user those of the recorded command only");
+		say(setup, "a new build or update of the file needs `sudo sp setup` again");
 		return NULL;
 	}
 	say(setup, "capabilities of %s have no effect here (a mount with nosuid, or the kernel wants CAP_SYS_ADMIN)",

@@ -123,8 +123,10 @@ const struct sp_command sp_commands[] = {
 	        "(kernel.perf_event_paranoid 3 and 4). sudo sp setup gives the sp binary the capabilities cap_perfmon, "
 	        "cap_ipc_lock and cap_syslog, tries them as the user who called sudo, and where they have no effect "
 	        "lets all programs sample, as --sysctl does.\n\n"
-	        "The risk: whoever may run sp can then sample every process of the machine, and see addresses in the "
-	        "kernel; with --sysctl, every program can. --undo takes it back. The status is 0 when ordinary users "
+	        "The risk: sp can then see all processes of the machine and addresses in the kernel, whoever runs it; "
+	        "it "
+	        "shows those of the recorded command only. With --sysctl, every program can. --undo takes it back. The "
+	        "status is 0 when ordinary users "
 	        "(--status: this user) can sample all of a command's processes and the kernel, else 1.",
 	    .options = setup_options,
 	    .option_count = COUNT(setup_options),
