@@ -39,15 +39,16 @@ const struct sp_code_range *walk_find_code(const struct sp_code_map *map, uint64
 	return walk_find_range(map, pc);
 }
 
-enum sp_unwind_end walk_unreadable(const struct walk *walk, uint64_t address)
+enum sp_unwind_end walk_unreadable(const struct walk *walk, uint64_t address, bool jumped)
 {
+	jumped |= walk->jumped;
 	/* A frame whose stack pointer followed the tables is on the dumped stack, be it ever so large; one whose stack
 	 * pointer was read from memory may be anywhere, and a gap of more than the largest signal frame tells. */
-	uint64_t largest_gap = walk->jumped ? 1 << 16 : 1 << 24;
+	uint64_t largest_gap = jumped ? 1 << 16 : 1 << 24;
 	uint64_t last_word = walk->slice->address + walk->slice->size - 7;
 	if (address >= last_word && address - last_word < largest_gap)
 		return SP_UNWIND_DUMP_END;
-	return walk->jumped ? SP_UNWIND_OTHER_STACK : SP_UNWIND_BAD_CFA;
+	return jumped ? SP_UNWIND_OTHER_STACK : SP_UNWIND_BAD_CFA;
 }
 
 /* ---- Registers ---- */
@@ -272,8 +273,9 @@ int walk_step_row(struct walk *walk, struct step *ret)
 	if (ra_rule.how == CFI_SAME && ra_register == arch->pc)
 		return SP_UNWIND_BAD_CFA; /* would go on at the same place for ever */
 	if (!apply_rule(walk, ra_register, &ra_rule, cfa, &ret->pc))
-		return ra_rule.how == CFI_OFFSET ? (int)walk_unreadable(walk, cfa + (uint64_t)ra_rule.offset)
-		                                 : SP_UNWIND_BAD_CFA;
+		return ra_rule.how == CFI_OFFSET
+		           ? (int)walk_unreadable(walk, cfa + (uint64_t)ra_rule.offset, ret->jumped)
+		           : SP_UNWIND_BAD_CFA;
 	ret->pc = walk_strip(walk, ret->pc);
 	bool popped = walk->exact && walk->fp_known && fp_rule.how == CFI_EXPRESSION && walk->fp >= cfa;
 	if (popped) /* a frame's own frame pointer lies below its CFA */
@@ -304,8 +306,8 @@ static int step_by_frame_pointer(const struct walk *walk, struct step *ret)
 	if (!walk->fp_known || walk->fp % 8 != 0 || walk->fp < walk->sp)
 		return SP_UNWIND_NO_TABLES;
 	if (!walk_read(walk, walk->fp, &caller_fp) || !walk_read(walk, walk->fp + 8, &ra))
-		return walk_unreadable(walk, walk->fp + 8) == SP_UNWIND_DUMP_END ? SP_UNWIND_DUMP_END
-		                                                                 : SP_UNWIND_NO_TABLES;
+		return walk_unreadable(walk, walk->fp + 8, false) == SP_UNWIND_DUMP_END ? SP_UNWIND_DUMP_END
+		                                                                        : SP_UNWIND_NO_TABLES;
 	ra = walk_strip(walk, ra);
 	bool verified;
 	if (ra != 0 && !is_return_address(walk, ra, &verified))

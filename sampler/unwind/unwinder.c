@@ -142,7 +142,7 @@ static inline int rule_cfa(struct walk *walk, struct rule rule, uint64_t *ret)
 		break;
 	}
 	if (!walk_read(walk, at, ret))
-		return walk_unreadable(walk, at);
+		return walk_unreadable(walk, at, false);
 	*ret += eighths(rule.ra);
 	return WALK_ON;
 }
@@ -197,7 +197,7 @@ static inline int step_by_rule(struct walk *walk, struct rule rule, struct step 
 	} else {
 		ra_at = ret->cfa + (rule.kind > RULE_FP ? (uint64_t)-8 : eighths(rule.ra));
 		if (__builtin_expect(!walk_read(walk, ra_at, &ret->pc), 0))
-			return walk_unreadable(walk, ra_at);
+			return walk_unreadable(walk, ra_at, ret->jumped);
 	}
 	ret->pc = walk_strip(walk, ret->pc);
 	rule_frame_pointer(walk, rule, ret->cfa, ret);
@@ -210,7 +210,7 @@ static int step_by_signal(struct walk *walk, struct rule rule, struct step *ret)
 	*ret = (struct step){ .interrupted = true, .jumped = true, .origin = SP_FOUND_EXACT };
 	uint64_t ra_at = walk->sp + eighths(rule.ra);
 	if (!walk_read(walk, walk->sp + eighths(rule.cfa), &ret->cfa) || !walk_read(walk, ra_at, &ret->pc))
-		return walk_unreadable(walk, ra_at);
+		return walk_unreadable(walk, ra_at, false);
 	ret->sp = ret->cfa;
 	ret->fp_known = walk_read(walk, walk->sp + eighths(rule.fp), &ret->fp);
 	return WALK_ON;

@@ -81,8 +81,8 @@ const struct sp_code_range *walk_find_range(const struct sp_code_map *map, uint6
 const struct sp_code_range *walk_find_code(const struct sp_code_map *map, uint64_t pc, bool exact,
                                            uint64_t *ret_address);
 
-/* Why the word at `address`, wanted by the rules, can't be read. */
-enum sp_unwind_end walk_unreadable(const struct walk *walk, uint64_t address);
+/* Why the word at `address`, wanted by the rules, can't be read; `jumped`: the address was read from memory. */
+enum sp_unwind_end walk_unreadable(const struct walk *walk, uint64_t address, bool jumped);
 
 /* The value of a register in frames[frame]. */
 bool walk_register(struct walk *walk, size_t frame, unsigned reg, uint64_t *ret);

@@ -23,9 +23,7 @@
 #define EMULATOR "qemu-aarch64"
 
 static const char *const compilers[] = { "aarch64-linux-gnu-gcc", "clang --target=aarch64-linux-gnu" };
-static const char *const flags[] = {
-	"-O0", "-O1", "-O2", "-O3", "-O2 -fomit-frame-pointer", "-O2 -mbranch-protection=pac-ret+leaf"
-};
+static const char *const flags[] = { "-O0", "-O2", "-O2 -fomit-frame-pointer", "-O2 -mbranch-protection=pac-ret+leaf" };
 
 static bool have(const char *command)
 {
