@@ -161,6 +161,8 @@ struct sp_record_sample {
 	uint32_t cpu;
 	const struct sp_frame *frames; /* writer: the whole stack; reader: NULL, see `stack` */
 	uint32_t frame_count;
+	uint32_t kept;      /* writer: outermost frames that are those of the thread's previous sample with a stack, and
+	                       not in `frames`; usually 0 */
 	uint32_t stack;     /* reader: a node of the segment's stack tree; SP_HANDLE_NONE = no frames */
 	uint8_t end;        /* enum sp_unwind_end of the user part */
 	const char *label;  /* NULL, or a label frame that stands in for the stack: "[kernel, not sampled]" */

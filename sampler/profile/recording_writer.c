@@ -44,7 +44,7 @@ struct definition {
 
 /* The latest stack of a thread, outermost frame first: the next one mostly shares its outer frames. */
 struct latest_stack {
-	uint32_t segment; /* in which it was written; 0 = none */
+	uint32_t segment; /* in which it was written last; 0 = none */
 	uint32_t depth, capacity;
 	uint64_t *addresses; /* owned; followed by a byte of flags each */
 	uint8_t *flags;
@@ -633,7 +633,7 @@ static bool resize_latest(struct latest_stack *latest, uint32_t capacity)
 	return true;
 }
 
-/* The thread's latest stack, with room for `count` frames; empty at the start of a segment. NULL without memory. */
+/* The thread's latest stack, with room for `count` frames. NULL without memory. */
 static struct latest_stack *latest_of(struct sp_recording_writer *w, uint32_t thread, uint32_t count)
 {
 	while (w->latest.count <= thread) {
@@ -641,46 +641,58 @@ static struct latest_stack *latest_of(struct sp_recording_writer *w, uint32_t th
 			return NULL;
 	}
 	struct latest_stack *latest = &w->latest.items[thread];
-	if (latest->segment != w->segment) {
-		latest->segment = w->segment;
-		latest->depth = 0;
-	}
 	if (count > latest->capacity && !resize_latest(latest, count + count / 2))
 		return NULL;
 	return latest;
 }
 
-/* How many outermost frames of the thread's latest stack the stack keeps, how many follow, and those. */
-static struct sp_error *put_stack(struct sp_recording_writer *w, uint32_t thread, const struct sp_frame *frames,
-                                  uint32_t count)
+/* How many outermost frames of the stack are those of the latest one; `known` are, and are not in `frames`. */
+static uint32_t count_kept(const struct latest_stack *latest, const struct sp_frame *frames, uint32_t count,
+                           uint32_t known)
+{
+	uint32_t kept = known, both = known + count < latest->depth ? known + count : latest->depth;
+	const struct sp_frame *frame = frames + count;
+	while (kept < both && frame[-1].address == latest->addresses[kept] &&
+	       sp_stack_flags(&frame[-1]) == latest->flags[kept]) {
+		kept++;
+		frame--;
+	}
+	return kept;
+}
+
+/* How many outermost frames of the thread's latest stack in the segment the stack keeps, how many follow, and those. */
+static struct sp_error *put_stack(struct sp_recording_writer *w, const struct sp_record_sample *r)
 {
 	struct sp_bytes *b = &w->body;
-	struct latest_stack *latest = count ? latest_of(w, thread, count) : NULL;
-	if (!count) {
+	uint32_t depth = r->kept + r->frame_count;
+	if (!depth) {
 		sp_bytes_uleb(b, 0);
 		sp_bytes_uleb(b, 0);
 		return NULL;
 	}
+	struct latest_stack *latest = latest_of(w, r->thread, depth);
 	if (!latest)
 		return sp_error_no_memory();
-	uint32_t kept = 0, both = count < latest->depth ? count : latest->depth;
-	const struct sp_frame *frame = &frames[count - 1];
-	while (kept < both && frame->address == latest->addresses[kept] &&
-	       sp_stack_flags(frame) == latest->flags[kept]) {
-		kept++;
-		frame--;
+	if (r->kept > latest->depth)
+		return sp_error_create(SP_ERROR_USAGE, "recording: a stack keeps %u frames of %u", r->kept,
+		                       latest->depth);
+	uint32_t kept = count_kept(latest, r->frames, r->frame_count, r->kept);
+	for (uint32_t i = kept; i < depth; i++) {
+		latest->addresses[i] = r->frames[depth - 1 - i].address;
+		latest->flags[i] = sp_stack_flags(&r->frames[depth - 1 - i]);
 	}
+	latest->depth = depth;
+	if (latest->segment != w->segment)
+		kept = 0; /* the first one of the segment is whole */
+	latest->segment = w->segment;
 	sp_bytes_uleb(b, kept);
-	sp_bytes_uleb(b, count - kept);
+	sp_bytes_uleb(b, depth - kept);
 	uint64_t address = kept ? latest->addresses[kept - 1] : 0;
-	for (uint32_t i = kept; i < count; i++, frame--) {
-		latest->addresses[i] = frame->address;
-		latest->flags[i] = sp_stack_flags(frame);
+	for (uint32_t i = kept; i < depth; i++) {
 		sp_bytes_u8(b, latest->flags[i]);
-		sp_bytes_delta(b, frame->address, address);
-		address = frame->address;
+		sp_bytes_delta(b, latest->addresses[i], address);
+		address = latest->addresses[i];
 	}
-	latest->depth = count;
 	return NULL;
 }
 
@@ -690,8 +702,8 @@ static struct sp_error *write_sample(struct sp_recording_writer *w, const struct
 	struct sp_error *error = use(w, SP_SPACE_THREAD, r->thread, &thread);
 	if (!error)
 		error = use(w, SP_SPACE_SOURCE, r->source, &source);
-	if (!error && r->frame_count > MAX_FRAMES)
-		error = sp_error_create(SP_ERROR_LIMIT, "recording: a stack of %u frames", r->frame_count);
+	if (!error && (r->frame_count > MAX_FRAMES || r->kept > MAX_FRAMES))
+		error = sp_error_create(SP_ERROR_LIMIT, "recording: a stack of too many frames");
 	if (error)
 		return error;
 	struct sp_bytes *b = &w->body;
@@ -712,7 +724,7 @@ static struct sp_error *write_sample(struct sp_recording_writer *w, const struct
 		sp_bytes_uleb(b, r->cpu);
 	if (r->end != SP_UNWIND_ROOT)
 		sp_bytes_u8(b, r->end);
-	error = put_stack(w, r->thread, r->frames, r->frame_count);
+	error = put_stack(w, r);
 	if (!error)
 		append_record(w, &w->payload, SP_RECORD_SAMPLE);
 	return error;

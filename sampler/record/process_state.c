@@ -173,8 +173,7 @@ static struct sp_thread *add_thread(struct sp_pipeline *p, struct sp_process *pr
 
 static void free_thread(struct sp_thread *thread)
 {
-	if (thread->stacks.history)
-		sp_stack_history_destroy(thread->stacks.history);
+	sp_thread_stacks_deinit(&thread->stacks);
 	free(thread->name);
 	free(thread);
 }

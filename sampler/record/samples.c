@@ -237,6 +237,7 @@ void sp_write_sample(struct sp_pipeline *p, struct sp_task *task)
 		            .cpu = task->event.cpu,
 		            .frames = p->frames.items,
 		            .frame_count = task->count,
+		            .kept = task->kept,
 		            .stack = SP_HANDLE_NONE,
 		            .end = task->end,
 		            .cpu_delta = task->cpu_delta,

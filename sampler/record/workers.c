@@ -113,20 +113,65 @@ static enum sp_unwind_end put_user_frames(struct worker *worker, struct sp_task 
 	                          ret_count);
 }
 
-static void store_result(struct worker *worker, struct sp_task *task, const struct sp_frame *frames, size_t count)
+void sp_thread_stacks_deinit(struct sp_thread_stacks *stacks)
 {
-	size_t size = count * (sizeof(uint64_t) + 1);
-	task->addresses = count ? malloc(size) : NULL;
-	if (!task->addresses) {
-		task->count = 0;
+	if (stacks->history)
+		sp_stack_history_destroy(stacks->history);
+	free(stacks->addresses);
+}
+
+static bool resize_stacks(struct sp_thread_stacks *stacks, uint32_t capacity)
+{
+	uint64_t *addresses = malloc((size_t)capacity * (sizeof(*addresses) + 1));
+	if (!addresses)
+		return false;
+	uint8_t *flags = (uint8_t *)(addresses + capacity);
+	if (stacks->depth) {
+		memcpy(addresses, stacks->addresses, stacks->depth * sizeof(*addresses));
+		memcpy(flags, stacks->flags, stacks->depth);
+	}
+	free(stacks->addresses);
+	stacks->addresses = addresses;
+	stacks->flags = flags;
+	stacks->capacity = capacity;
+	return true;
+}
+
+/* How many outermost frames are those of the thread's previous stack. */
+static uint32_t count_kept(const struct sp_thread_stacks *stacks, const struct sp_frame *frames, uint32_t count)
+{
+	uint32_t kept = 0, both = count < stacks->depth ? count : stacks->depth;
+	const struct sp_frame *frame = frames + count;
+	while (kept < both && frame[-1].address == stacks->addresses[kept] &&
+	       sp_stack_flags(&frame[-1]) == stacks->flags[kept]) {
+		kept++;
+		frame--;
+	}
+	return kept;
+}
+
+/* Gives the reader what is new of the stack: a few frames cross over to its CPU instead of all. */
+static void store_result(struct worker *worker, struct sp_task *task, const struct sp_frame *frames, size_t all)
+{
+	struct sp_thread_stacks *stacks = task->stacks;
+	uint32_t count = (uint32_t)all;
+	task->count = task->kept = 0;
+	if (count > stacks->capacity && !resize_stacks(stacks, count + count / 2))
 		return;
+	uint32_t kept = count_kept(stacks, frames, count), added = count - kept;
+	size_t size = added * (sizeof(uint64_t) + 1);
+	if (added && !(task->addresses = malloc(size)))
+		return;
+	task->flags = added ? (uint8_t *)(task->addresses + added) : NULL;
+	for (uint32_t i = 0; i < added; i++) {
+		uint32_t place = count - 1 - i;
+		task->addresses[i] = stacks->addresses[place] = frames[i].address;
+		task->flags[i] = stacks->flags[place] = sp_stack_flags(&frames[i]);
 	}
-	task->flags = (uint8_t *)(task->addresses + count);
-	for (size_t i = 0; i < count; i++) {
-		task->addresses[i] = frames[i].address;
-		task->flags[i] = sp_stack_flags(&frames[i]);
-	}
-	task->count = (uint32_t)count;
+	if (count)
+		stacks->depth = count;
+	task->count = added;
+	task->kept = kept;
 	atomic_fetch_add_explicit(&worker->workers->result_bytes, size, memory_order_relaxed);
 }
 

@@ -19,6 +19,10 @@ enum sp_task_claim {
 /* The earlier stacks of a thread; made and used by its worker alone. */
 struct sp_thread_stacks {
 	struct sp_stack_history *history; /* NULL = none yet */
+	/* The latest stack, outermost frame first. */
+	uint32_t depth, capacity;
+	uint64_t *addresses; /* owned; followed by a byte of flags each */
+	uint8_t *flags;
 };
 
 /* A sample on its way. */
@@ -35,7 +39,8 @@ struct sp_task {
 	/* The worker's, until `done`. */
 	uint64_t *addresses; /* owned; leaf first, followed by a byte of flags each */
 	uint8_t *flags;      /* in the same memory; sp_stack_flags() */
-	uint32_t count;
+	uint32_t count;      /* of these; the outermost `kept` frames of the thread's previous stack follow */
+	uint32_t kept;
 	uint8_t end; /* enum sp_unwind_end */
 	bool spliced;
 	atomic_bool done;
@@ -67,6 +72,7 @@ void sp_workers_kick(struct sp_workers *workers);
 
 /* Bytes of finished stacks that were not freed yet. */
 size_t sp_workers_result_bytes(const struct sp_workers *workers);
+void sp_thread_stacks_deinit(struct sp_thread_stacks *stacks);
 void sp_task_free_result(struct sp_workers *workers, struct sp_task *task);
 
 /* Makes all workers forget the modules; returns when they have. */
