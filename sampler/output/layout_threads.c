@@ -19,8 +19,10 @@ const char *sp_word_end(const char *at)
 	for (; *at; at++) {
 		if (*at == '\\' && quote != '\'' && at[1])
 			at++;
-		else if (quote ? *at == quote : *at == '"' || *at == '\'')
-			quote = quote ? 0 : *at;
+		else if (quote && *at == quote)
+			quote = 0;
+		else if (!quote && (*at == '"' || *at == '\''))
+			quote = *at;
 		else if (!quote && *at == ' ')
 			break;
 	}
@@ -161,7 +163,7 @@ static uint32_t find_reusable(const struct sp_layout *layout, const struct reuse
 {
 	const uint64_t *last = sp_map_get(&reuse->by_name, name);
 	uint32_t at = last ? (uint32_t)*last : SP_INDEX_NONE, best = SP_INDEX_NONE;
-	for (unsigned i = 0; at != SP_INDEX_NONE && i < REUSE_SEARCH; i++, at = reuse->older.items[at]) {
+	for (unsigned i = 0; at < reuse->older.count && i < REUSE_SEARCH; i++, at = reuse->older.items[at]) {
 		const struct sp_out_process *process = &layout->processes.items[at];
 		if (process->ended && process->end <= start)
 			best = at; /* the oldest that is free */
