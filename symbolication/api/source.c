@@ -25,6 +25,20 @@ static char *map_path(const struct sp_api *api, const char *path)
 	return strdup(path);
 }
 
+/* Where the source file `file` of the debug information can be read. Paths in debug information that came from a server
+ * mean nothing here unless the user mapped them: such a file is asked of the servers, too. */
+static struct sp_error *readable_path(const struct sp_api *api, spsym_module *module, const char *file, char **ret)
+{
+	*ret = map_path(api, file);
+	if (!*ret)
+		return sp_error_no_memory();
+	if (!spsym_module_is_downloaded(module) || strcmp(*ret, file) != 0)
+		return NULL;
+	free(*ret);
+	*ret = NULL;
+	return spsym_module_fetch_source(module, file, ret);
+}
+
 /* The path in the debug information that clients see as `file`, among the frames at the address. The caller frees it.
  */
 static struct sp_error *proven_path(const struct sp_api *api, spsym_module *module,
@@ -37,12 +51,12 @@ static struct sp_error *proven_path(const struct sp_api *api, spsym_module *modu
 	if (error)
 		return error;
 	const struct spsym_location *location = result.count ? &result.locations[0] : NULL;
-	for (size_t i = 0; location && i < location->frame_count && !path; i++) {
+	for (size_t i = 0; location && i < location->frame_count && !path && !error; i++) {
 		const char *file = location->frames[i].file;
 		if (file && !strcmp(api_shown_path(&arena, file), request->file))
-			path = map_path(api, file);
+			error = readable_path(api, module, file, &path);
 	}
-	if (!path)
+	if (!path && !error)
 		error = sp_error_create(SP_ERROR_PERMISSION, "%s is not a source file of the code at %s+0x%llx%s%s",
 		                        request->file, request->debug_name, (unsigned long long)request->offset,
 		                        result.debug_error ? ": " : "", result.debug_error ? result.debug_error : "");

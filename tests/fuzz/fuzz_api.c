@@ -36,6 +36,19 @@ const struct spsym_file_info *spsym_module_info(const spsym_module *module)
 	return &module->info;
 }
 
+bool spsym_module_is_downloaded(const spsym_module *module)
+{
+	(void)module;
+	return false;
+}
+
+spsym_error *spsym_module_fetch_source(spsym_module *module, const char *file, char **ret)
+{
+	(void)module;
+	(void)ret;
+	return sp_error_create(SP_ERROR_NOT_FOUND, "no server has %s", file);
+}
+
 spsym_error *spsym_lookup(spsym_module *module, const uint64_t *addresses, size_t count, struct spsym_result *ret)
 {
 	(void)module;

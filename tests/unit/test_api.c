@@ -54,6 +54,21 @@ const struct spsym_file_info *spsym_module_info(const spsym_module *module)
 	return &module->info;
 }
 
+static bool downloaded;
+
+bool spsym_module_is_downloaded(const spsym_module *module)
+{
+	(void)module;
+	return downloaded;
+}
+
+spsym_error *spsym_module_fetch_source(spsym_module *module, const char *file, char **ret)
+{
+	(void)module;
+	(void)ret;
+	return sp_error_create(SP_ERROR_NOT_FOUND, "no server has %s", file);
+}
+
 static const struct spsym_frame inline_frames[] = {
 	{ "innermost", source_path, 11, 3 },
 	{ "middle", "/rustc/53cb7b09b00cbea8754ffb78e7e3cb521cb8af4b/library/core/src/x.rs", 22, 0 },
@@ -499,6 +514,18 @@ static void test_source_of_an_inlined_function(void **state)
 	assert_error("/source/v1", source_body("0x9999", "/etc/passwd"), SP_API_OK, "is not a source file of");
 }
 
+/* What a server's debug information names is no file of this machine, even if one of that name is here. */
+static void test_source_of_a_downloaded_file(void **state)
+{
+	(void)state;
+	downloaded = true;
+	snprintf(source_path, sizeof(source_path), "%s/loop/inner.h", folder);
+	assert_error("/source/v1", source_body("0x1100", source_path), SP_API_OK, "no server has");
+	snprintf(source_path, sizeof(source_path), "/nowhere/src/a.c"); /* the user mapped this one */
+	assert_error("/source/v1", source_body("0x1100", source_path), SP_API_OK, "/mapped/a.c");
+	downloaded = false;
+}
+
 static void test_source_files_that_are_refused(void **state)
 {
 	(void)state;
@@ -703,6 +730,7 @@ int main(void)
 		cmocka_unit_test(test_real_bodies),
 		cmocka_unit_test(test_shown_paths),
 		cmocka_unit_test(test_source_of_an_inlined_function),
+		cmocka_unit_test(test_source_of_a_downloaded_file),
 		cmocka_unit_test(test_source_files_that_are_refused),
 		cmocka_unit_test(test_source_through_a_path_map),
 		cmocka_unit_test(test_bad_code_bodies),
