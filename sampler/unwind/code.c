@@ -71,6 +71,15 @@ bool code_is_signal_return(const struct sp_unwind_module *module, uint64_t addre
 	       code_equals(module, address - 5, mov_eax, sizeof(mov_eax));
 }
 
+bool code_is_fiber_start(const struct sp_unwind_module *module, uint64_t address)
+{
+	static const uint8_t start_context[] = {
+		0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24
+	}; /* mov %rbx,%rsp; mov (%rsp),%rdi */
+	return module->input.arch == SP_ARCH_X86_64 &&
+	       code_equals(module, address + 1, start_context, sizeof(start_context));
+}
+
 /* The length of "ff /2" (call through a register or memory) at `code`, 0 when it is something else. */
 static size_t indirect_call_length(const uint8_t *code, size_t size)
 {

@@ -177,6 +177,8 @@ bool rule_find_row(const struct sp_unwind_module *module, struct cfi_scratch *sc
 
 /* True when the bytes at `address` are the kernel's way back from a signal handler. */
 bool code_is_signal_return(const struct sp_unwind_module *module, uint64_t address);
+/* True when a return to `address` + 1 ends a fiber of makecontext(): glibc has no tables for it. */
+bool code_is_fiber_start(const struct sp_unwind_module *module, uint64_t address);
 /* True when the instruction that ends at `address` is a call. */
 bool code_follows_call(const struct sp_unwind_module *module, uint64_t address);
 /* True when the module has the code bytes around `address`, so that code_follows_call() can know. */

@@ -284,7 +284,8 @@ struct rule rule_make(const struct sp_unwind_module *module, struct cfi_scratch 
 		if (code_is_signal_return(module, address))
 			return (struct rule){ .kind = RULE_ROW };
 		/* ld.so's and musl's _start have no tables: nothing called the code at the entry point. */
-		return (struct rule){ .kind = is_near_entry(module, address) ? RULE_END : RULE_NONE };
+		bool is_root = is_near_entry(module, address) || code_is_fiber_start(module, address);
+		return (struct rule){ .kind = is_root ? RULE_END : RULE_NONE };
 	}
 	/* Looked up for a return address, an address is one before it, and not a multiple of four. */
 	struct rule rule;
