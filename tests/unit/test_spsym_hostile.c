@@ -90,7 +90,7 @@ static void test_damage(void **state)
 		"gcc -O2 -g -gdwarf-4 -gz=zlib-gnu -shared -fPIC -nostdlib a.c -o x",
 		"gcc -O2 -g -c a.c -o x",
 		"gcc -O2 -s -shared -fPIC -nostdlib a.c -o x",
-		"gcc -O2 -shared -fPIC -nostdlib a.c -o x && llvm-objcopy-14 --strip-sections x",
+		"gcc -O2 -shared -fPIC -nostdlib a.c -o x && llvm-objcopy --strip-sections x",
 		"clang -O2 -g -shared -fPIC -nostdlib -fuse-ld=lld a.c -o x",
 		"clang -O2 -gdwarf-4 -c a.c -o x",
 		"gcc -m32 -O2 -g -c a.c -o x",
