@@ -228,7 +228,7 @@ class Signals(support.TestCase):
         child = int(result.out)
         self.addCleanup(lambda: os.kill(child, signal.SIGKILL))
         self.assertTrue(pathlib.Path(f"/proc/{child}").exists())
-        self.assertRegex(result.err, rf"process {child} \(sleep\)")
+        self.assertRegex(result.err, rf"process {child} \((sleep|sh)\)")
 
 
 @support.needs_perf_event()
