@@ -21,6 +21,10 @@
 #define BUILDER_INTERVAL_MS 250
 #define CLOCK_INTERVAL_NS 60000000000u
 #define PROGRESS_INTERVAL_NS 500000000u
+#ifndef SIGKILL
+#define SIGKILL 9 /* Windows has no such signal: a backend there ends the process */
+#endif
+
 #define GRACE_NS 2000000000u /* from a passed-on signal to the end of the command */
 #define KILL_NS 1000000000u  /* from SIGTERM to SIGKILL */
 
