@@ -1,5 +1,6 @@
 /* sp: the command. Finds the subcommand and hands over. */
 #include "sampler/cli/cli.h"
+#include "sampler/cli/mapped_files.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,7 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h"))
 		return help(argc - 1, argv + 1);
+	sp_mapped_files_guard();
 	for (size_t i = 0; i < sizeof(runners) / sizeof(runners[0]); i++) {
 		if (!strcmp(runners[i].name, name))
 			return runners[i].run(argc - 1, argv + 1);

@@ -19,7 +19,6 @@
 
 #define WAIT_MS 100
 #define BUILDER_INTERVAL_MS 250
-#define CLOCK_INTERVAL_NS 60000000000u
 #define PROGRESS_INTERVAL_NS 500000000u
 #ifndef SIGKILL
 #define SIGKILL 9 /* Windows has no such signal: a backend there ends the process */
@@ -35,10 +34,10 @@ struct session {
 	struct sp_recording_writer *recording;
 	struct sp_profile_builder *builder;
 	struct sp_pipeline *pipeline;
-	struct sp_backend *backend;                               /* of the current run */
-	uint64_t started, run_started, last_clock, last_progress; /* sampling clock */
-	uint64_t stop_requested;                                  /* when the first signal came, 0 = none */
-	unsigned kill_stage;                                      /* how far ending the command has gone */
+	struct sp_backend *backend;                   /* of the current run */
+	uint64_t started, run_started, last_progress; /* sampling clock */
+	uint64_t stop_requested;                      /* when the first signal came, 0 = none */
+	unsigned kill_stage;                          /* how far ending the command has gone */
 	/* The builder's thread. */
 	pthread_t thread;
 	bool thread_running;
@@ -65,16 +64,6 @@ static void emit_machine(void *context, const char *key, const char *value)
 {
 	/* A failed write is sticky in the writer: the next checked one reports it. */
 	sp_error_destroy(write_meta(context, key, value));
-}
-
-static struct sp_error *write_clock(struct session *session, uint64_t now)
-{
-	session->last_clock = now;
-	struct sp_record record = {
-		.type = SP_RECORD_CLOCK,
-		.clock = { .name = "CLOCK_MONOTONIC", .time = now, .wall_ns = sp_clock_wall() },
-	};
-	return write_record(session, &record);
 }
 
 /* ---- The builder's thread ---- */
@@ -228,7 +217,7 @@ static bool handle_requests(struct session *session, uint64_t now)
 	return options->duration > 0 && (double)(now - session->run_started) >= options->duration * 1e9;
 }
 
-static struct sp_error *keep_time(struct session *session, uint64_t now)
+static void show_progress(struct session *session, uint64_t now)
 {
 	const struct sp_session_options *options = session->options;
 	if (options->progress && now - session->last_progress >= PROGRESS_INTERVAL_NS) {
@@ -238,7 +227,6 @@ static struct sp_error *keep_time(struct session *session, uint64_t now)
 		                  counts.samples);
 		session->last_progress = now;
 	}
-	return now - session->last_clock >= CLOCK_INTERVAL_NS ? write_clock(session, now) : NULL;
 }
 
 /* The reader loop of one run. An error is the recording's (disk full): sampling has ended, the command lives on. */
@@ -253,8 +241,7 @@ static struct sp_error *read_events(struct session *session)
 		if (!error)
 			error = sp_pipeline_advance(session->pipeline, watermark);
 		uint64_t now = sp_clock_now();
-		if (!error)
-			error = keep_time(session, now);
+		show_progress(session, now);
 		done = handle_requests(session, now) || ops->status(session->backend).exited;
 	}
 	ops->stop(session->backend);
@@ -345,8 +332,6 @@ static struct sp_error *close_recording(struct session *session)
 	if (!result->pipeline.samples)
 		result->empty_reason = describe_emptiness(session);
 	struct sp_error *error = write_meta(session, SP_META_EMPTY, result->empty_reason);
-	if (!error)
-		error = write_clock(session, sp_clock_now());
 	struct sp_error *finish_error = sp_recording_writer_finish(session->recording);
 	session->recording = NULL;
 	if (error)
@@ -422,8 +407,6 @@ static struct sp_error *prepare(struct session *session)
 	session->started = sp_clock_now();
 	const struct sp_capture_info *info = options->backend->info(session->backend);
 	error = record_capture_info(session, info);
-	if (!error)
-		error = write_clock(session, session->started);
 	if (!error)
 		error = create_pipeline(session, info);
 	if (!error)
