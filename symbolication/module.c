@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifndef _WIN32
+#include <unistd.h>
+#endif
 
 /* .gnu_debugdata is a symbol table; real ones stay below a few MB. */
 #define MINI_LIMIT ((size_t)256 << 20)
@@ -182,6 +185,17 @@ static struct sp_object *object_of(const struct sp_symbol_file *file)
 	return file ? file->object : NULL;
 }
 
+/* Threads that decode beside the caller's: the other processors, a few at most. */
+static unsigned count_helpers(void)
+{
+#ifdef _WIN32
+	return 0;
+#else
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	return processors <= 1 ? 0 : processors < 4 ? (unsigned)processors - 1 : 3;
+#endif
+}
+
 /* sp_dwarf_files.open_dwo */
 static struct sp_object *open_dwo(void *context, const char *path)
 {
@@ -214,6 +228,7 @@ struct sp_error *sp_module_need_dwarf(struct spsym_module *module)
 			                        .package = object_of(module->found.package),
 			                        .open_dwo = open_dwo,
 			                        .context = module,
+			                        .helpers = count_helpers(),
 			                        .libdwarf = module->context->engine == SPSYM_ENGINE_LIBDWARF };
 		if (files.main && module->found.debug->info.has_debug_info)
 			error = sp_dwarf_create(&files, &module->dwarf);

@@ -161,6 +161,8 @@ static bool compile(struct dw_abbrevs *table, struct dw_abbrev *abbrev, const st
 		    offset <= UINT16_MAX) {
 			abbrev->flags |= DW_ABBREV_SIBLING;
 			abbrev->sibling = (uint16_t)offset;
+		} else if (attribute->name == DW_AT_sibling) {
+			abbrev->flags |= DW_ABBREV_FAR_SIBLING;
 		}
 		unsigned size = form_size(attribute->form, shape);
 		if (size < OP_ULEB) {
@@ -268,10 +270,33 @@ static struct sp_error *parse(struct dw_file *file, struct sp_cursor c, const st
 	return NULL;
 }
 
+static bool make_steps(struct dw_abbrevs *table)
+{
+	table->steps = calloc(table->dense_count + 1, sizeof(*table->steps));
+	table->child_steps = calloc(table->dense_count + 1, sizeof(*table->child_steps));
+	if (!table->steps || !table->child_steps)
+		return false;
+	for (size_t code = 1; code < table->dense_count; code++) {
+		const struct dw_abbrev *abbrev = &table->dense[code];
+		if (!(abbrev->flags & DW_ABBREV_DEFINED) || abbrev->size == DW_SIZE_VARIES)
+			continue;
+		bool children = abbrev->flags & DW_ABBREV_CHILDREN;
+		bool skips = children && dw_abbrev_is_hollow(abbrev) && abbrev->flags & DW_ABBREV_SIBLING;
+		if (!dw_abbrev_is_function(abbrev) && !skips)
+			table->steps[code] = abbrev->size + 1;
+		if (!children && abbrev->tag != DW_TAG_inlined_subroutine && abbrev->tag != DW_TAG_subprogram)
+			table->child_steps[code] = abbrev->size + 1;
+	}
+	table->steps[0] = 1;
+	return true;
+}
+
 void dw_abbrevs_destroy(struct dw_abbrevs *abbrevs)
 {
 	if (!abbrevs)
 		return;
+	free(abbrevs->steps);
+	free(abbrevs->child_steps);
 	free(abbrevs->dense);
 	sp_map_deinit(&abbrevs->sparse);
 	sp_vector_deinit(&abbrevs->sparse_items);
@@ -284,6 +309,7 @@ void dw_abbrevs_destroy(struct dw_abbrevs *abbrevs)
 static size_t abbrevs_memory(const struct dw_abbrevs *abbrevs)
 {
 	return sizeof(*abbrevs) + (abbrevs->dense_count + abbrevs->sparse_items.capacity) * sizeof(struct dw_abbrev) +
+	       abbrevs->dense_count * 2 * sizeof(*abbrevs->steps) +
 	       abbrevs->attributes.capacity * sizeof(struct dw_attribute) + abbrevs->constants.capacity * 8 +
 	       abbrevs->programs.capacity;
 }
@@ -318,6 +344,8 @@ struct sp_error *dw_abbrevs_get(struct dw_file *file, struct dw_bytes bytes, uin
 	c.big_endian = file->big_endian;
 	sp_cursor_seek(&c, offset);
 	struct sp_error *error = parse(file, c, &shape, table);
+	if (!error && !make_steps(table))
+		error = sp_error_no_memory();
 	if (error) {
 		dw_abbrevs_destroy(table);
 		return error;

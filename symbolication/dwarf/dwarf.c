@@ -46,6 +46,11 @@ const char *dw_keep_string(struct sp_dwarf *dwarf, const char *string, size_t le
 	return kept;
 }
 
+#define MAX_SCANS 4     /* of .debug_aranges, before it is sorted */
+#define MAX_HELPERS 8   /* threads of one look-up */
+#define MIN_FOR_HELP 64 /* addresses that are still to do */
+#define CHUNK 16        /* addresses that a helper takes at a time */
+
 /* ---- Open and close ---- */
 
 struct sp_error *sp_dwarf_create(const struct sp_dwarf_files *files, struct sp_dwarf **ret)
@@ -56,6 +61,7 @@ struct sp_error *sp_dwarf_create(const struct sp_dwarf_files *files, struct sp_d
 	pthread_mutex_init(&dwarf->map_lock, NULL);
 	pthread_mutex_init(&dwarf->string_lock, NULL);
 	pthread_mutex_init(&dwarf->dwo_lock, NULL);
+	dwarf->helpers = files->helpers < MAX_HELPERS ? files->helpers : MAX_HELPERS;
 	dwarf->open_dwo = files->open_dwo;
 	dwarf->context = files->context;
 	struct sp_error *error = files->libdwarf ? dw_child_create(files, &dwarf->child) : NULL;
@@ -133,9 +139,11 @@ static struct sp_error *get_map(struct sp_dwarf *dwarf, bool by_units, const str
 		map = atomic_load_explicit(place, memory_order_relaxed);
 		if (!map) {
 			error = by_units ? dw_map_by_units(dwarf, atomic_load(&dwarf->by_aranges), &map)
-			                 : dw_map_by_aranges(dwarf, &map);
-			if (!error)
+			                 : dw_map_by_aranges(dwarf, 0, UINT64_MAX, &map);
+			if (!error) {
+				dw_count_memory(dwarf, dw_map_memory(map));
 				atomic_store_explicit(place, map, memory_order_release);
+			}
 		}
 		pthread_mutex_unlock(&dwarf->map_lock);
 	}
@@ -188,12 +196,9 @@ static int compare_ids(const void *a, const void *b)
 
 /* Several units can claim an address: the linker points the copies of a function that it dropped at the one that it
  * kept. That one is in the first unit, and only a unit with a function and a line is a good answer. */
-static struct sp_error *match_map(struct search *search, bool by_units, uint64_t address, struct match *best)
+static struct sp_error *match_units(struct search *search, const struct dw_map *map, uint64_t address,
+                                    struct match *best)
 {
-	const struct dw_map *map;
-	struct sp_error *error = get_map(search->dwarf, by_units, &map);
-	if (error)
-		return error;
 	search->ids.count = 0;
 	if (!dw_tree_find(&map->tree, address, &search->ids))
 		return sp_error_no_memory();
@@ -203,7 +208,7 @@ static struct sp_error *match_map(struct search *search, bool by_units, uint64_t
 		struct match match;
 		if (i && search->ids.items[i] == search->ids.items[i - 1])
 			continue;
-		error = open_unit(search->dwarf, &map->units[search->ids.items[i]], &unit);
+		struct sp_error *error = open_unit(search->dwarf, &map->units[search->ids.items[i]], &unit);
 		if (!error && unit)
 			error = match_unit(unit, address, &match);
 		if (error)
@@ -212,6 +217,41 @@ static struct sp_error *match_map(struct search *search, bool by_units, uint64_t
 			*best = match;
 	}
 	return NULL;
+}
+
+/* The first few addresses are looked for in .debug_aranges itself: that takes less time than sorting it. */
+static struct sp_error *match_by_scan(struct search *search, uint64_t address, struct match *best)
+{
+	struct dw_map *map;
+	struct sp_error *error = dw_map_by_aranges(search->dwarf, address, address, &map);
+	if (error)
+		return error;
+	error = match_units(search, map, address, best);
+	dw_map_destroy(map);
+	return error;
+}
+
+static struct sp_error *match_by_map(struct search *search, bool by_units, uint64_t address, struct match *best)
+{
+	const struct dw_map *map;
+	struct sp_error *error = get_map(search->dwarf, by_units, &map);
+	return error ? error : match_units(search, map, address, best);
+}
+
+static struct sp_error *find_match(struct search *search, uint64_t address, struct match *best)
+{
+	struct sp_dwarf *dwarf = search->dwarf;
+	struct sp_error *error = NULL;
+	if (!atomic_load_explicit(&dwarf->by_aranges, memory_order_acquire) &&
+	    atomic_fetch_add_explicit(&dwarf->scans, 1, memory_order_relaxed) < MAX_SCANS) {
+		error = match_by_scan(search, address, best);
+		if (error || match_rank(best) == 3)
+			return error;
+	}
+	error = match_by_map(search, false, address, best);
+	if (!error && match_rank(best) < 3)
+		error = match_by_map(search, true, address, best);
+	return error;
 }
 
 static bool push_frame(struct search *search, const struct match *match, const struct dw_name *name,
@@ -260,12 +300,52 @@ static struct sp_error *look_up(struct search *search, uint64_t address)
 {
 	struct match best = { 0 };
 	search->frames.count = 0;
-	struct sp_error *error = match_map(search, false, address, &best);
-	if (!error && match_rank(&best) < 3)
-		error = match_map(search, true, address, &best);
+	struct sp_error *error = find_match(search, address, &best);
 	if (!error && match_rank(&best))
 		error = make_frames(search, &best, address);
 	return error;
+}
+
+/* ---- Helpers ---- */
+
+/* A look-up that has to decode much is helped: other threads go through its addresses from the end, so that what the
+ * caller's thread needs there exists when it comes. They give no answers, and what they fail at it meets itself. */
+struct help {
+	struct sp_dwarf *dwarf;
+	const uint64_t *addresses;
+	atomic_size_t done; /* the caller's thread has answered those before */
+	atomic_size_t end;  /* helpers have taken those from here on */
+	pthread_t threads[MAX_HELPERS];
+	unsigned count;
+};
+
+static void *run_helper(void *argument)
+{
+	struct help *help = argument;
+	struct search search = { .dwarf = help->dwarf };
+	size_t end = atomic_load(&help->end);
+	for (;;) {
+		size_t start = end > CHUNK ? end - CHUNK : 0;
+		if (start <= atomic_load(&help->done))
+			break;
+		if (!atomic_compare_exchange_weak(&help->end, &end, start))
+			continue;
+		while (end > start)
+			sp_error_destroy(look_up(&search, help->addresses[--end]));
+		end = atomic_load(&help->end);
+	}
+	sp_vector_deinit(&search.ids);
+	sp_vector_deinit(&search.frames);
+	return NULL;
+}
+
+static void start_helpers(struct help *help)
+{
+	while (help->count < help->dwarf->helpers) {
+		if (pthread_create(&help->threads[help->count], NULL, run_helper, help) != 0)
+			break;
+		help->count++;
+	}
 }
 
 struct sp_error *sp_dwarf_lookup(struct sp_dwarf *dwarf, const uint64_t *addresses, size_t count,
@@ -277,13 +357,22 @@ struct sp_error *sp_dwarf_lookup(struct sp_dwarf *dwarf, const uint64_t *address
 	if (dwarf->child)
 		return dw_child_lookup(dwarf->child, addresses, count, emit, context);
 	struct search search = { .dwarf = dwarf };
+	struct help help = { .dwarf = dwarf, .addresses = addresses, .end = count };
+	size_t decoded = atomic_load(&dwarf->decoded);
 	struct sp_error *error = NULL;
 	for (size_t i = 0; i < count && !error; i++) {
 		error = look_up(&search, addresses[i]);
 		struct sp_dwarf_answer answer = { search.frames.items, search.frames.count };
 		if (!error)
 			emit(context, i, &answer);
+		atomic_store(&help.done, i);
+		/* Not for the first unit: most look-ups need few. */
+		if (!help.count && count - i > MIN_FOR_HELP && atomic_load(&dwarf->decoded) - decoded > 1)
+			start_helpers(&help);
 	}
+	atomic_store(&help.done, count);
+	while (help.count)
+		pthread_join(help.threads[--help.count], NULL);
 	sp_vector_deinit(&search.ids);
 	sp_vector_deinit(&search.frames);
 	if (ret_note)

@@ -19,7 +19,8 @@ struct sp_dwarf_files {
 	 * object belongs to the callee's side and lives as long as the sp_dwarf. */
 	struct sp_object *(*open_dwo)(void *context, const char *path);
 	void *context;
-	bool libdwarf; /* answer by libdwarf in a child process (Unix only): names without scopes, no split units */
+	unsigned helpers; /* threads that a look-up may start beside the caller's when it has much to decode */
+	bool libdwarf;    /* answer by libdwarf in a child process (Unix only): names without scopes, no split units */
 };
 
 /* One frame as the debug information has it, names not demangled. Strings live as long as the sp_dwarf. */

@@ -54,15 +54,9 @@ static void read_body(struct sp_cursor *c, const struct dw_unit *unit, const str
 
 /* ---- The function table ---- */
 
-/* A range of a function, before overlaps are resolved. */
-struct claim {
-	uint64_t start, end;
-	uint32_t function;
-};
-
 struct table {
 	SP_VECTOR(struct dw_function) functions;
-	SP_VECTOR(struct claim) claims;
+	SP_VECTOR(struct dw_interval) ranges; /* id = function */
 };
 
 static struct sp_error *add_function(const struct dw_unit *unit, uint32_t die, const struct body *body,
@@ -80,18 +74,12 @@ static struct sp_error *add_function(const struct dw_unit *unit, uint32_t die, c
 	if (!sp_vector_push(&table->functions, (struct dw_function){ .die = die }))
 		return sp_error_no_memory();
 	for (size_t i = 0; i < scratch->count; i++) {
-		struct claim claim = { scratch->items[i].start, scratch->items[i].end,
-			               (uint32_t)table->functions.count - 1 };
-		if (!sp_vector_push(&table->claims, claim))
+		struct dw_interval range = { scratch->items[i].start, scratch->items[i].end,
+			                     (uint32_t)table->functions.count - 1 };
+		if (!sp_vector_push(&table->ranges, range))
 			return sp_error_no_memory();
 	}
 	return NULL;
-}
-
-/* Types that hold no functions. */
-static bool is_plain_type(unsigned tag)
-{
-	return tag == DW_TAG_array_type || tag == DW_TAG_enumeration_type || tag == DW_TAG_subroutine_type;
 }
 
 /* Moves behind the children of the DIE whose attributes are at the cursor; false when it does not say where that is. */
@@ -108,65 +96,52 @@ static bool skip_children(struct sp_cursor *c, const struct dw_abbrev *abbrev)
 	return true;
 }
 
+/* A DIE that is not just stepped over, its attributes at the cursor. */
+static struct sp_error *visit_any(const struct dw_unit *unit, struct sp_cursor *c, uint32_t die,
+                                  const struct dw_abbrev *abbrev, struct dw_ranges *scratch, struct table *table)
+{
+	if (dw_abbrev_is_function(abbrev)) {
+		struct body body;
+		read_body(c, unit, abbrev, &body);
+		return c->bad ? NULL : add_function(unit, die, &body, scratch, table);
+	}
+	if (!(dw_abbrev_is_hollow(abbrev) && skip_children(c, abbrev)))
+		dw_skip_attributes(c, unit, unit->abbrevs, abbrev);
+	return NULL;
+}
+
 /* Visits all DIEs of the unit in file order. */
 static struct sp_error *walk(const struct dw_unit *unit, struct dw_ranges *scratch, struct table *table)
 {
 	struct sp_cursor c = dw_unit_cursor(unit, unit->first_die);
-	while (c.at < c.end) {
-		const uint8_t *start = c.at;
-		uint64_t code = *c.at < 0x80 ? *c.at++ : sp_cursor_uleb(&c);
-		if (!code)
+	const uint32_t *steps = unit->abbrevs->steps;
+	const uint64_t step_count = unit->abbrevs->dense_count;
+	const uint8_t *at = c.at, *end = c.end;
+	while (at < end && !c.bad) {
+		const uint8_t *start = at;
+		uint64_t code = dw_read_code(&at, end, &c.bad);
+		uint32_t step = code < step_count ? steps[code] : !code;
+		if (step) {
+			if (step - 1 > (size_t)(end - at))
+				c.bad = true;
+			at += c.bad ? 0 : step - 1;
 			continue;
+		}
 		const struct dw_abbrev *abbrev = dw_abbrev_find(unit->abbrevs, code);
-		if (!abbrev) {
+		c.at = at;
+		if (!abbrev)
 			c.bad = true;
-			break;
-		}
-		if (abbrev->tag == DW_TAG_subprogram && abbrev->flags & DW_ABBREV_RANGES) {
-			struct body body;
-			read_body(&c, unit, abbrev, &body);
-			if (c.bad)
-				break;
-			struct sp_error *error = add_function(unit, (uint32_t)(start - c.start), &body, scratch, table);
-			if (error)
-				return error;
-			continue;
-		}
-		if (is_plain_type(abbrev->tag) && skip_children(&c, abbrev))
-			continue;
-		dw_skip_attributes(&c, unit, unit->abbrevs, abbrev);
+		struct sp_error *error = abbrev
+		                             ? visit_any(unit, &c, (uint32_t)(start - c.start), abbrev, scratch, table)
+		                             : NULL;
+		if (error)
+			return error;
+		at = c.at;
 	}
 	if (c.bad)
 		dw_note(unit->file->dwarf, "section .debug_info: unit at 0x%llx is corrupt",
 		        (unsigned long long)unit->offset);
 	return NULL;
-}
-
-static int compare_claims(const void *a, const void *b)
-{
-	const struct claim *x = a, *y = b;
-	uint64_t x_size = x->end - x->start, y_size = y->end - y->start;
-	if (x_size != y_size)
-		return x_size > y_size ? -1 : 1;
-	return x->function < y->function ? -1 : x->function > y->function;
-}
-
-/* Where functions overlap, the tightest range has the address; of equal ones the last in the file. */
-static struct sp_error *resolve(struct table *table, struct dw_functions *functions)
-{
-	size_t count = table->claims.count;
-	struct dw_interval *intervals = calloc(count + 1, sizeof(*intervals));
-	if (!intervals)
-		return sp_error_no_memory();
-	dw_sort(table->claims.items, count, sizeof(*table->claims.items), compare_claims);
-	for (size_t i = 0; i < count; i++)
-		intervals[i] = (struct dw_interval){ table->claims.items[i].start, table->claims.items[i].end,
-			                             (uint32_t)i };
-	struct sp_error *error = dw_sweep(intervals, count, &functions->pieces, &functions->piece_count);
-	free(intervals);
-	for (size_t i = 0; i < functions->piece_count; i++)
-		functions->pieces[i].id = table->claims.items[functions->pieces[i].id].function;
-	return error;
 }
 
 static struct sp_error *functions_create(const struct dw_unit *unit, struct dw_functions **ret)
@@ -177,10 +152,12 @@ static struct sp_error *functions_create(const struct dw_unit *unit, struct dw_f
 	struct sp_error *error = functions ? NULL : sp_error_no_memory();
 	if (!error && dw_spend(unit->file->dwarf, DW_WORK_DIES, unit->bytes.size))
 		error = walk(unit, &scratch, &table);
+	/* Where functions overlap, the tightest range has the address; of equal ones the last in the file. */
 	if (!error)
-		error = resolve(&table, functions);
+		error = dw_keep_tightest(table.ranges.items, table.ranges.count, &functions->pieces,
+		                         &functions->piece_count);
 	sp_vector_deinit(&scratch);
-	sp_vector_deinit(&table.claims);
+	sp_vector_deinit(&table.ranges);
 	if (error) {
 		sp_vector_deinit(&table.functions);
 		free(functions);
@@ -204,8 +181,10 @@ struct sp_error *dw_functions_get(struct dw_unit *unit, const struct dw_function
 		functions = atomic_load_explicit(&unit->functions, memory_order_relaxed);
 		if (!functions) {
 			error = functions_create(unit, &functions);
-			if (!error)
+			if (!error) {
+				atomic_fetch_add_explicit(&unit->file->dwarf->decoded, 1, memory_order_relaxed);
 				atomic_store_explicit(&unit->functions, functions, memory_order_release);
+			}
 		}
 		pthread_mutex_unlock(&unit->lock);
 	}
@@ -213,23 +192,12 @@ struct sp_error *dw_functions_get(struct dw_unit *unit, const struct dw_function
 	return error;
 }
 
-static void inlines_destroy(struct dw_inlines *inlines)
-{
-	if (!inlines)
-		return;
-	free(inlines->starts);
-	free(inlines->nodes);
-	free(inlines->inlines);
-	free(inlines->foreign);
-	free(inlines);
-}
-
 void dw_functions_destroy(struct dw_functions *functions)
 {
 	if (!functions)
 		return;
 	for (size_t i = 0; i < functions->count; i++)
-		inlines_destroy(atomic_load(&functions->functions[i].inlines));
+		free(atomic_load(&functions->functions[i].inlines));
 	free(functions->functions);
 	free(functions->pieces);
 	free(functions);
@@ -250,15 +218,25 @@ struct tree {
 	SP_VECTOR(struct dw_interval) intervals; /* id = node */
 	SP_VECTOR(struct dw_range) clips;        /* of the open levels, those of a level sorted */
 	struct dw_ranges scratch;
-	struct level levels[DW_MAX_DEPTH];
 	size_t depth;
 	bool too_many;
+	struct level levels[DW_MAX_DEPTH];
 };
 
 static int compare_ranges(const void *a, const void *b)
 {
 	const struct dw_range *x = a, *y = b;
 	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static void sort_ranges(struct dw_ranges *ranges)
+{
+	for (size_t i = 1; i < ranges->count; i++) {
+		if (ranges->items[i - 1].start <= ranges->items[i].start)
+			continue;
+		dw_sort(ranges->items, ranges->count, sizeof(*ranges->items), compare_ranges);
+		return;
+	}
 }
 
 /* Reads the DIE's ranges, cuts them to those of `level`, records them for `node`, and makes them the clips of `ret`. */
@@ -274,7 +252,7 @@ static struct sp_error *clip(struct tree *tree, const struct body *body, const s
 	}
 	if (error)
 		return error;
-	dw_sort(tree->scratch.items, tree->scratch.count, sizeof(*tree->scratch.items), compare_ranges);
+	sort_ranges(&tree->scratch);
 	ret->clip_first = tree->clips.count;
 	size_t k = level->clip_first;
 	for (size_t i = 0; i < tree->scratch.count && !tree->too_many; i++) {
@@ -349,7 +327,7 @@ static struct sp_error *visit(struct tree *tree, struct sp_cursor *c)
 		sp_cursor_fail(c);
 		return NULL;
 	}
-	if ((is_plain_type(abbrev->tag) || abbrev->tag == DW_TAG_subprogram) && skip_children(c, abbrev))
+	if ((dw_abbrev_is_hollow(abbrev) || abbrev->tag == DW_TAG_subprogram) && skip_children(c, abbrev))
 		return NULL;
 	bool children = abbrev->flags & DW_ABBREV_CHILDREN;
 	struct level below = { level->node, level->clip_first, level->clip_end };
@@ -372,9 +350,18 @@ static struct sp_error *visit(struct tree *tree, struct sp_cursor *c)
 	return NULL;
 }
 
-/* Reads the function's DIE and all below it. */
+/* Reads the function's DIE and all below it. Node 0 is made in any case. */
 static struct sp_error *read_tree(struct tree *tree, uint32_t die)
 {
+	struct dw_inline function = { .origin = die, .parent = DW_NO_NODE };
+	if (die >= DW_FOREIGN) {
+		function.origin = DW_FOREIGN;
+		if (!sp_vector_push(&tree->foreign, (struct dw_die){ tree->unit, die }))
+			return sp_error_no_memory();
+	}
+	if (!sp_vector_push(&tree->clips, (struct dw_range){ 0, UINT64_MAX }) ||
+	    !sp_vector_push(&tree->inlines, function))
+		return sp_error_no_memory();
 	struct sp_cursor c = dw_unit_cursor(tree->unit, die);
 	const uint8_t *start = c.at;
 	const struct dw_abbrev *abbrev = dw_abbrev_find(tree->unit->abbrevs, sp_cursor_uleb(&c));
@@ -382,17 +369,16 @@ static struct sp_error *read_tree(struct tree *tree, uint32_t die)
 		return NULL;
 	struct body body;
 	read_body(&c, tree->unit, abbrev, &body);
-	struct dw_range everywhere = { 0, UINT64_MAX };
 	struct level root = { 0, 0, 1 }, below = { 0 };
-	if (!sp_vector_push(&tree->clips, everywhere) ||
-	    !sp_vector_push(&tree->inlines, (struct dw_inline){ .origin = die, .parent = DW_NO_NODE }))
-		return sp_error_no_memory();
 	struct sp_error *error = clip(tree, &body, &root, 0, &below);
 	if (error || !(abbrev->flags & DW_ABBREV_CHILDREN))
 		return error;
 	tree->levels[tree->depth++] = below;
-	while (!error && tree->depth && c.at < c.end && !tree->too_many)
-		error = visit(tree, &c);
+	while (!error && tree->depth && c.at < c.end && !tree->too_many) {
+		dw_step_over(tree->unit->abbrevs, &c);
+		if (c.at < c.end)
+			error = visit(tree, &c);
+	}
 	if (c.bad || tree->too_many)
 		dw_note(tree->unit->file->dwarf, "section .debug_info: inlined calls at 0x%llx can't be read",
 		        (unsigned long long)(tree->unit->offset + die));
@@ -401,68 +387,108 @@ static struct sp_error *read_tree(struct tree *tree, uint32_t die)
 	return error;
 }
 
-/* Turns pieces into starts, with a start of "outside" in each gap. */
-static struct sp_error *set_starts(const struct dw_interval *pieces, size_t count, struct dw_inlines *inlines)
+/* Numbers the nodes that pieces lead to, and those around them, anew: places[node] = new number. */
+static uint32_t number_nodes(const struct tree *tree, const struct dw_interval *pieces, size_t count, uint32_t *places)
 {
-	if (!count)
-		return NULL;
-	inlines->base = pieces[0].start;
-	inlines->starts = malloc((2 * count) * sizeof(*inlines->starts));
-	inlines->nodes = malloc((2 * count) * sizeof(*inlines->nodes));
-	if (!inlines->starts || !inlines->nodes)
-		return sp_error_no_memory();
+	uint32_t used = 0;
+	memset(places, 0, tree->inlines.count * sizeof(*places));
+	places[0] = 1; /* the function itself */
+	for (size_t i = 0; i < count; i++)
+		for (uint32_t node = pieces[i].id; !places[node]; node = tree->inlines.items[node].parent)
+			places[node] = 1;
+	for (size_t i = 0; i < tree->inlines.count; i++)
+		places[i] = places[i] ? used++ : DW_NO_NODE;
+	return used;
+}
+
+/* Turns pieces into starts, with a start of "outside" in each gap. */
+static void set_starts(const struct dw_interval *pieces, size_t count, const uint32_t *places,
+                       struct dw_inlines *inlines)
+{
 	uint32_t n = 0;
+	inlines->base = count ? pieces[0].start : 0;
 	for (size_t i = 0; i < count; i++) {
 		uint64_t start = pieces[i].start - inlines->base, end = pieces[i].end - inlines->base;
 		if (end > UINT32_MAX)
 			break;
 		inlines->starts[n] = (uint32_t)start;
-		inlines->nodes[n++] = pieces[i].id;
+		inlines->nodes[n++] = places[pieces[i].id];
 		if (i + 1 == count || pieces[i + 1].start > pieces[i].end) {
 			inlines->starts[n] = (uint32_t)end;
 			inlines->nodes[n++] = DW_NO_NODE;
 		}
 	}
 	inlines->start_count = n;
+}
+
+static size_t count_starts(const struct dw_interval *pieces, size_t count)
+{
+	size_t starts = count;
+	for (size_t i = 0; i < count; i++)
+		starts += i + 1 == count || pieces[i + 1].start > pieces[i].end;
+	return starts;
+}
+
+/* Packs what was read into one allocation. */
+static struct sp_error *pack(const struct tree *tree, const struct dw_interval *pieces, size_t count,
+                             struct dw_inlines **ret, size_t *ret_size)
+{
+	uint32_t *places = malloc(tree->inlines.count * sizeof(*places));
+	if (!places)
+		return sp_error_no_memory();
+	uint32_t nodes = number_nodes(tree, pieces, count, places);
+	size_t starts = count_starts(pieces, count), foreign = tree->foreign.count;
+	size_t size = sizeof(**ret) + foreign * sizeof(*(*ret)->foreign) + nodes * sizeof(*(*ret)->inlines) +
+	              starts * 2 * sizeof(uint32_t);
+	struct dw_inlines *inlines = malloc(size);
+	if (!inlines) {
+		free(places);
+		return sp_error_no_memory();
+	}
+	inlines->foreign = (struct dw_die *)(void *)(inlines + 1);
+	inlines->inlines = (struct dw_inline *)(void *)(inlines->foreign + foreign);
+	inlines->starts = (uint32_t *)(void *)(inlines->inlines + nodes);
+	inlines->nodes = inlines->starts + starts;
+	inlines->inline_count = nodes;
+	if (foreign)
+		memcpy(inlines->foreign, tree->foreign.items, foreign * sizeof(*inlines->foreign));
+	for (size_t i = 0; i < tree->inlines.count; i++) {
+		struct dw_inline node = tree->inlines.items[i];
+		if (places[i] == DW_NO_NODE)
+			continue;
+		node.parent = node.parent == DW_NO_NODE ? DW_NO_NODE : places[node.parent];
+		inlines->inlines[places[i]] = node;
+	}
+	set_starts(pieces, count, places, inlines);
+	free(places);
+	*ret = inlines;
+	*ret_size = size;
 	return NULL;
 }
 
 static struct sp_error *inlines_create(struct dw_unit *unit, uint32_t die, struct dw_inlines **ret)
 {
-	struct dw_inlines *inlines = calloc(1, sizeof(*inlines));
-	struct tree *tree = calloc(1, sizeof(*tree));
+	struct tree *tree = malloc(sizeof(*tree)); /* its levels are set before they are read */
 	struct dw_interval *pieces = NULL;
-	size_t count = 0;
-	struct sp_error *error = inlines && tree ? NULL : sp_error_no_memory();
-	if (!error) {
-		tree->unit = unit;
-		error = read_tree(tree, die);
-	}
+	size_t count = 0, size = 0;
+	if (!tree)
+		return sp_error_no_memory();
+	memset(tree, 0, offsetof(struct tree, levels));
+	tree->unit = unit;
+	struct sp_error *error = read_tree(tree, die);
 	if (!error)
 		error = dw_sweep(tree->intervals.items, tree->intervals.count, &pieces, &count);
 	if (!error)
-		error = set_starts(pieces, count, inlines);
+		error = pack(tree, pieces, count, ret, &size);
+	dw_count_memory(unit->file->dwarf, size);
 	free(pieces);
-	if (tree) {
-		sp_vector_deinit(&tree->intervals);
-		sp_vector_deinit(&tree->clips);
-		sp_vector_deinit(&tree->scratch);
-		if (inlines) {
-			inlines->inlines = tree->inlines.items;
-			inlines->inline_count = (uint32_t)tree->inlines.count;
-			inlines->foreign = tree->foreign.items;
-			inlines->foreign_count = (uint32_t)tree->foreign.count;
-		}
-	}
+	sp_vector_deinit(&tree->inlines);
+	sp_vector_deinit(&tree->foreign);
+	sp_vector_deinit(&tree->intervals);
+	sp_vector_deinit(&tree->clips);
+	sp_vector_deinit(&tree->scratch);
 	free(tree);
-	if (error) {
-		inlines_destroy(inlines);
-		return error;
-	}
-	dw_count_memory(unit->file->dwarf, sizeof(*inlines) + inlines->start_count * 8u +
-	                                       inlines->inline_count * sizeof(struct dw_inline));
-	*ret = inlines;
-	return NULL;
+	return error;
 }
 
 struct sp_error *dw_inlines_get(struct dw_unit *unit, const struct dw_functions *functions, uint32_t index,

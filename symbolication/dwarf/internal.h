@@ -95,9 +95,10 @@ bool dw_is_code(const struct dw_file *file, uint64_t address);
 enum dw_abbrev_flags {
 	DW_ABBREV_DEFINED = 1,
 	DW_ABBREV_CHILDREN = 2,
-	DW_ABBREV_RANGES = 4,      /* has DW_AT_low_pc or DW_AT_ranges */
-	DW_ABBREV_SIBLING = 8,     /* has a DW_AT_sibling of form ref4 at the constant offset `sibling` */
-	DW_ABBREV_DECLARATION = 16 /* has DW_AT_declaration */
+	DW_ABBREV_RANGES = 4,       /* has DW_AT_low_pc or DW_AT_ranges */
+	DW_ABBREV_SIBLING = 8,      /* has a DW_AT_sibling of form ref4 at the constant offset `sibling` */
+	DW_ABBREV_FAR_SIBLING = 32, /* has one somewhere else */
+	DW_ABBREV_DECLARATION = 16  /* has DW_AT_declaration */
 };
 
 struct dw_attribute {
@@ -120,6 +121,10 @@ struct dw_abbrev {
 
 /* One table of abbreviations, compiled for units of one address size, offset size and kind. */
 struct dw_abbrevs {
+	/* By code, for the loops over all DIEs: the size of the attributes + 1 where a DIE's size is fixed and neither
+	 * it nor what is below it needs a look; else 0. Code 0, the end of a list of children, counts as such a DIE. */
+	uint32_t *steps;         /* when looking for functions */
+	uint32_t *child_steps;   /* when levels are counted: of those only DIEs without children; none for code 0 */
 	struct dw_abbrev *dense; /* by code; DW_ABBREV_DEFINED tells the holes */
 	uint64_t dense_count;
 	struct sp_map sparse; /* code -> index in `sparse_items` */
@@ -141,6 +146,61 @@ static inline const struct dw_abbrev *dw_abbrev_find(const struct dw_abbrevs *ab
 	if (code < abbrevs->dense_count && abbrevs->dense[code].flags & DW_ABBREV_DEFINED)
 		return &abbrevs->dense[code];
 	return dw_abbrev_sparse(abbrevs, code);
+}
+
+/* Reads the code of a DIE; the caller has checked that there is a byte. 0 and *ret_bad when it is cut short. */
+static inline uint64_t dw_read_code(const uint8_t **at, const uint8_t *end, bool *ret_bad)
+{
+	uint8_t byte = *(*at)++;
+	uint64_t code = byte & 0x7f;
+	for (unsigned shift = 7; byte & 0x80; shift += 7) {
+		if (*at == end || shift > 63) {
+			*ret_bad = true;
+			return 0;
+		}
+		byte = *(*at)++;
+		code |= (uint64_t)(byte & 0x7f) << shift;
+	}
+	return code;
+}
+
+/* Moves over DIEs that have no children and are no functions or calls. */
+static inline void dw_step_over(const struct dw_abbrevs *abbrevs, struct sp_cursor *c)
+{
+	const uint8_t *at = c->at, *end = c->end;
+	while (at < end) {
+		const uint8_t *start = at;
+		bool bad = false;
+		uint64_t code = dw_read_code(&at, end, &bad);
+		uint32_t step = code < abbrevs->dense_count ? abbrevs->child_steps[code] : 0;
+		if (!step || step - 1 > (size_t)(end - at)) {
+			at = start;
+			break;
+		}
+		at += step - 1;
+	}
+	c->at = at;
+}
+
+/* Is it a DIE that looking for functions stops at? */
+static inline bool dw_abbrev_is_function(const struct dw_abbrev *abbrev)
+{
+	return abbrev->tag == DW_TAG_subprogram && abbrev->flags & DW_ABBREV_RANGES;
+}
+
+/* A DIE whose children are skipped, where it says how: types that hold no functions, and declarations of functions. */
+static inline bool dw_abbrev_is_hollow(const struct dw_abbrev *abbrev)
+{
+	switch (abbrev->tag) {
+	case DW_TAG_array_type:
+	case DW_TAG_enumeration_type:
+	case DW_TAG_subroutine_type:
+		return true;
+	case DW_TAG_subprogram:
+		return abbrev->flags & DW_ABBREV_DECLARATION && !(abbrev->flags & DW_ABBREV_RANGES);
+	default:
+		return false;
+	}
 }
 
 struct dw_unit;
@@ -219,6 +279,7 @@ struct dw_unit {
 	_Atomic(struct dw_paths *) paths;
 	_Atomic(struct dw_names *) names;
 	_Atomic(struct dw_scopes *) scopes;
+	atomic_uint qualified; /* names for which scopes were looked for without that table */
 };
 
 struct dw_unit_entry {
@@ -262,10 +323,42 @@ static inline struct sp_cursor dw_unit_cursor(const struct dw_unit *unit, uint64
 static inline void dw_read_attribute(struct sp_cursor *c, const struct dw_unit *unit,
                                      const struct dw_attribute *attribute, struct dw_value *ret)
 {
-	int64_t constant = attribute->form == DW_FORM_implicit_const
-	                       ? unit->abbrevs->constants.items[attribute->constant]
-	                       : 0;
-	dw_read_value(c, unit, attribute->form, constant, ret);
+	unsigned form = attribute->form;
+	/* The forms that hot DIEs are full of. */
+	switch (form) {
+	case DW_FORM_data1:
+		*ret = (struct dw_value){ .form = DW_FORM_data1, .u = sp_cursor_u8(c) };
+		return;
+	case DW_FORM_data2:
+		*ret = (struct dw_value){ .form = DW_FORM_data2, .u = sp_cursor_u16(c) };
+		return;
+	case DW_FORM_ref4:
+		*ret = (struct dw_value){ .form = DW_FORM_ref4, .u = sp_cursor_u32(c) };
+		return;
+	case DW_FORM_addr:
+		if (unit->address_size != 8)
+			break;
+		*ret = (struct dw_value){ .form = DW_FORM_addr, .u = sp_cursor_u64(c) };
+		return;
+	case DW_FORM_data8:
+		*ret = (struct dw_value){ .form = DW_FORM_data8, .u = sp_cursor_u64(c) };
+		return;
+	case DW_FORM_data4:
+		*ret = (struct dw_value){ .form = DW_FORM_data4, .u = sp_cursor_u32(c) };
+		return;
+	case DW_FORM_sec_offset:
+		if (unit->offset_size != 4)
+			break;
+		*ret = (struct dw_value){ .form = DW_FORM_sec_offset, .u = sp_cursor_u32(c) };
+		return;
+	case DW_FORM_implicit_const:
+		*ret = (struct dw_value){ .form = DW_FORM_implicit_const,
+			                  .u = (uint64_t)unit->abbrevs->constants.items[attribute->constant] };
+		return;
+	default:
+		break;
+	}
+	dw_read_value(c, unit, form, 0, ret);
 }
 
 /* The unit that has the DIEs: the split unit of a skeleton where it can be found, else the unit itself. */
@@ -298,6 +391,9 @@ struct dw_interval {
 /* Flattens intervals to disjoint pieces in ascending order: at each address the one with the highest id wins.
  * Sorts `intervals`. The caller frees *ret. */
 struct sp_error *dw_sweep(struct dw_interval *intervals, size_t count, struct dw_interval **ret, size_t *ret_count);
+/* As dw_sweep(), but at each address the shortest one wins, of equal ones that with the highest id. */
+struct sp_error *dw_keep_tightest(struct dw_interval *intervals, size_t count, struct dw_interval **ret,
+                                  size_t *ret_count);
 /* The piece that holds an address, NULL when none does. */
 static inline const struct dw_interval *dw_piece_at(const struct dw_interval *pieces, size_t count, uint64_t address)
 {
@@ -390,14 +486,14 @@ struct dw_inline {
 };
 #define DW_FOREIGN 0x80000000u
 
-/* What is inlined where in one function. */
+/* What is inlined where in one function; one allocation. */
 struct dw_inlines {
-	uint64_t base;    /* starts[] count from here */
-	uint32_t *starts; /* ascending */
-	uint32_t *nodes;  /* the innermost node from that start on; DW_NO_NODE = outside of the function */
-	struct dw_inline *inlines;
-	struct dw_die *foreign; /* origins in other units */
-	uint32_t start_count, inline_count, foreign_count;
+	uint64_t base;             /* starts[] count from here */
+	struct dw_die *foreign;    /* origins in other units */
+	struct dw_inline *inlines; /* those that some start leads to */
+	uint32_t *starts;          /* ascending */
+	uint32_t *nodes;           /* the innermost node from that start on; DW_NO_NODE = outside of the function */
+	uint32_t start_count, inline_count;
 };
 
 struct dw_function {
@@ -447,10 +543,12 @@ struct dw_map_unit {
 	_Atomic(struct dw_unit *) unit;
 };
 
-/* The units that .debug_aranges names; then all the others, which costs a look at every unit. */
-struct sp_error *dw_map_by_aranges(struct sp_dwarf *dwarf, struct dw_map **ret);
+/* The units that .debug_aranges names for addresses in [first, last]; then all the others, which costs a look at every
+ * unit. */
+struct sp_error *dw_map_by_aranges(struct sp_dwarf *dwarf, uint64_t first, uint64_t last, struct dw_map **ret);
 struct sp_error *dw_map_by_units(struct sp_dwarf *dwarf, const struct dw_map *known, struct dw_map **ret);
 void dw_map_destroy(struct dw_map *map);
+size_t dw_map_memory(const struct dw_map *map);
 
 /* ---- The whole (dwarf.c) ---- */
 
@@ -464,12 +562,15 @@ struct sp_dwarf {
 
 	_Atomic(struct dw_map *) by_aranges, by_units;
 	pthread_mutex_t map_lock; /* for making them */
+	atomic_uint scans;        /* look-ups that went through .debug_aranges instead */
 	pthread_mutex_t dwo_lock;
 	struct sp_map dwo_files; /* hash of a path -> struct dw_file *, 0 = not there */
 	pthread_mutex_t string_lock;
 	struct sp_arena strings;  /* paths and qualified names */
 	struct sp_map string_map; /* hash of a string -> the string */
 
+	unsigned helpers;
+	atomic_size_t decoded;                /* tables of units that were made */
 	_Atomic(char *) note;                 /* the first complaint */
 	atomic_size_t memory;                 /* bytes of tables */
 	_Atomic(int64_t) work[DW_WORK_COUNT]; /* what is left */

@@ -3,22 +3,66 @@
 
 #include <stdlib.h>
 
-static int compare_starts(const void *a, const void *b)
-{
-	const struct dw_interval *x = a, *y = b;
-	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
-	return x->id < y->id ? -1 : x->id > y->id;
-}
+#define DIGIT_BITS 8
+#define DIGITS (1u << DIGIT_BITS)
 
-static void sort_by_start(struct dw_interval *intervals, size_t count)
+static void insertion_sort(struct dw_interval *intervals, size_t count)
 {
 	for (size_t i = 1; i < count; i++) {
-		if (compare_starts(&intervals[i - 1], &intervals[i]) > 0) {
-			dw_sort(intervals, count, sizeof(*intervals), compare_starts);
-			return;
-		}
+		struct dw_interval item = intervals[i];
+		size_t k = i;
+		for (; k && intervals[k - 1].start > item.start; k--)
+			intervals[k] = intervals[k - 1];
+		intervals[k] = item;
 	}
+}
+
+/* Moves the intervals from `from` to `to`, ordered by eight bits of their starts. */
+static void sort_digit(const struct dw_interval *from, struct dw_interval *to, size_t count, unsigned shift)
+{
+	size_t places[DIGITS] = { 0 };
+	for (size_t i = 0; i < count; i++)
+		places[from[i].start >> shift & (DIGITS - 1)]++;
+	for (size_t digit = 0, place = 0; digit < DIGITS; digit++) {
+		size_t here = places[digit];
+		places[digit] = place;
+		place += here;
+	}
+	for (size_t i = 0; i < count; i++)
+		to[places[from[i].start >> shift & (DIGITS - 1)]++] = from[i];
+}
+
+/* A radix sort over the bits in which the starts differ. False without memory. */
+static bool sort_by_start(struct dw_interval *intervals, size_t count)
+{
+	uint64_t any = 0, last = 0;
+	bool sorted = true;
+	for (size_t i = 0; i < count; i++) {
+		any |= intervals[i].start ^ intervals[0].start;
+		sorted = sorted && intervals[i].start >= last;
+		last = intervals[i].start;
+	}
+	if (sorted)
+		return true;
+	if (count < 64) {
+		insertion_sort(intervals, count);
+		return true;
+	}
+	struct dw_interval *other = malloc(count * sizeof(*other)), *from = intervals, *to = other;
+	if (!other)
+		return false;
+	for (unsigned shift = 0; shift < 64; shift += DIGIT_BITS) {
+		if (!(any >> shift & (DIGITS - 1)))
+			continue;
+		sort_digit(from, to, count, shift);
+		struct dw_interval *swap = from;
+		from = to;
+		to = swap;
+	}
+	if (from != intervals)
+		memcpy(intervals, from, count * sizeof(*intervals));
+	free(other);
+	return true;
 }
 
 /* A heap of the intervals that have begun, the highest id on top. */
@@ -61,7 +105,8 @@ struct sp_error *dw_sweep(struct dw_interval *intervals, size_t count, struct dw
 	*ret_count = 0;
 	if (!count)
 		return NULL;
-	sort_by_start(intervals, count);
+	if (!sort_by_start(intervals, count))
+		return sp_error_no_memory();
 	SP_VECTOR(struct dw_interval) pieces = { 0 };
 	struct heap heap = { .items = malloc(count * sizeof(*heap.items)) };
 	bool ok = heap.items && sp_vector_reserve(&pieces, count);
@@ -94,6 +139,54 @@ struct sp_error *dw_sweep(struct dw_interval *intervals, size_t count, struct dw
 	return NULL;
 }
 
+static int compare_spans(const void *a, const void *b)
+{
+	const struct dw_interval *x = a, *y = b;
+	uint64_t x_span = x->end - x->start, y_span = y->end - y->start;
+	if (x_span != y_span)
+		return x_span > y_span ? -1 : 1;
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Where some overlap: a sweep with the rank by size as the id. */
+static struct sp_error *sweep_by_span(struct dw_interval *intervals, size_t count, struct dw_interval **ret,
+                                      size_t *ret_count)
+{
+	uint32_t *ids = malloc(count * sizeof(*ids));
+	if (!ids)
+		return sp_error_no_memory();
+	dw_sort(intervals, count, sizeof(*intervals), compare_spans);
+	for (size_t i = 0; i < count; i++) {
+		ids[i] = intervals[i].id;
+		intervals[i].id = (uint32_t)i;
+	}
+	struct sp_error *error = dw_sweep(intervals, count, ret, ret_count);
+	for (size_t i = 0; i < *ret_count; i++)
+		(*ret)[i].id = ids[(*ret)[i].id];
+	free(ids);
+	return error;
+}
+
+struct sp_error *dw_keep_tightest(struct dw_interval *intervals, size_t count, struct dw_interval **ret,
+                                  size_t *ret_count)
+{
+	*ret = NULL;
+	*ret_count = 0;
+	if (!count)
+		return NULL;
+	if (!sort_by_start(intervals, count))
+		return sp_error_no_memory();
+	for (size_t i = 1; i < count; i++)
+		if (intervals[i].start < intervals[i - 1].end)
+			return sweep_by_span(intervals, count, ret, ret_count);
+	*ret = malloc(count * sizeof(**ret));
+	if (!*ret)
+		return sp_error_no_memory();
+	memcpy(*ret, intervals, count * sizeof(**ret));
+	*ret_count = count;
+	return NULL;
+}
+
 /* The root of the subtree over [low, high) is its middle. */
 static uint64_t set_ends(struct dw_tree *tree, size_t low, size_t high)
 {
@@ -115,9 +208,10 @@ struct sp_error *dw_tree_init(struct dw_tree *tree, struct dw_interval *interval
 		free(intervals);
 		return NULL;
 	}
-	sort_by_start(intervals, count);
 	tree->ends = malloc(count * sizeof(*tree->ends));
-	if (!tree->ends) {
+	if (!tree->ends || !sort_by_start(intervals, count)) {
+		free(tree->ends);
+		tree->ends = NULL;
 		free(intervals);
 		return sp_error_no_memory();
 	}

@@ -27,8 +27,11 @@ struct header {
 struct state {
 	uint64_t address;
 	uint32_t operation, file, line, column;
-	bool dead; /* the address is one of dropped code */
+	bool dead;      /* the address is one of dropped code */
+	uint64_t place; /* file and column packed, without the line; WIDE_PLACE when they do not fit */
 };
+
+#define WIDE_PLACE UINT64_MAX
 
 struct row {
 	uint64_t address;
@@ -49,7 +52,7 @@ struct builder {
 	/* The sequence at hand. */
 	bool begun;
 	uint64_t start, address; /* of the first row, of the pending row */
-	struct dw_place pending;
+	uint64_t pending;        /* packed */
 	size_t first;
 	bool backwards; /* a row's address is below the one before: the sequence is read again into `rows` */
 	bool collect;
@@ -59,14 +62,23 @@ struct builder {
 
 /* ---- Rows ---- */
 
-static uint64_t pack(struct builder *b, const struct dw_place *place)
+static uint64_t pack_wide(struct builder *b, const struct dw_place *place)
 {
-	if (place->line < WIDE && place->file <= MAX_OF(FILE_BITS) && place->column <= MAX_OF(COLUMN_BITS))
-		return (uint64_t)place->line << (FILE_BITS + COLUMN_BITS) | (uint64_t)place->file << COLUMN_BITS |
-		       place->column;
-	if (!sp_vector_push(&b->wide, *place))
+	/* Equal rows in a row are one. */
+	const struct dw_place *last = b->wide.count ? &b->wide.items[b->wide.count - 1] : NULL;
+	bool same = last && last->file == place->file && last->line == place->line && last->column == place->column;
+	if (!same && !sp_vector_push(&b->wide, *place)) {
 		b->no_memory = true;
-	return (uint64_t)WIDE << (FILE_BITS + COLUMN_BITS) | (b->wide.count - 1);
+		return 0;
+	}
+	return WIDE << (FILE_BITS + COLUMN_BITS) | (b->wide.count - 1);
+}
+
+static uint64_t pack_rest(uint32_t file, uint32_t column)
+{
+	if (file > MAX_OF(FILE_BITS) || column > MAX_OF(COLUMN_BITS))
+		return WIDE_PLACE;
+	return (uint64_t)file << COLUMN_BITS | column;
 }
 
 static void unpack(const struct dw_lines *lines, uint64_t packed, struct dw_place *ret)
@@ -84,16 +96,13 @@ static void unpack(const struct dw_lines *lines, uint64_t packed, struct dw_plac
 static void flush(struct builder *b)
 {
 	uint64_t delta = b->address - b->start;
-	if (delta > UINT32_MAX)
+	if (delta > UINT32_MAX || (b->places.count > b->first && b->places.items[b->places.count - 1] == b->pending))
 		return;
-	uint64_t packed = pack(b, &b->pending);
-	if (b->places.count > b->first && b->places.items[b->places.count - 1] == packed)
-		return;
-	if (!sp_vector_push(&b->deltas, (uint32_t)delta) || !sp_vector_push(&b->places, packed))
+	if (!sp_vector_push(&b->deltas, (uint32_t)delta) || !sp_vector_push(&b->places, b->pending))
 		b->no_memory = true;
 }
 
-static void add_row(struct builder *b, uint64_t address, const struct dw_place *place)
+static inline void add_row(struct builder *b, uint64_t address, uint64_t packed)
 {
 	if (!b->begun) {
 		b->begun = true;
@@ -106,18 +115,24 @@ static void add_row(struct builder *b, uint64_t address, const struct dw_place *
 		return;
 	}
 	b->address = address;
-	b->pending = *place;
+	b->pending = packed;
 }
 
-static inline void emit(struct builder *b, const struct state *s)
+/* Takes a row; true when the sequence can't be read on. */
+static inline bool emit(struct builder *b, const struct state *s)
 {
-	struct dw_place place = { s->file, s->line, s->column };
 	if (s->dead)
-		return;
-	if (!b->collect)
-		add_row(b, s->address, &place);
-	else if (!sp_vector_push(&b->rows, (struct row){ s->address, place, (uint32_t)b->rows.count }))
-		b->no_memory = true;
+		return false;
+	if (b->collect) {
+		struct row row = { s->address, { s->file, s->line, s->column }, (uint32_t)b->rows.count };
+		if (!sp_vector_push(&b->rows, row))
+			b->no_memory = true;
+	} else if (s->place != WIDE_PLACE && s->line < WIDE) {
+		add_row(b, s->address, (uint64_t)s->line << (FILE_BITS + COLUMN_BITS) | s->place);
+	} else {
+		add_row(b, s->address, pack_wide(b, &(struct dw_place){ s->file, s->line, s->column }));
+	}
+	return b->backwards || b->no_memory;
 }
 
 static int compare_rows(const void *a, const void *b)
@@ -142,9 +157,17 @@ static void drop_sequence(struct builder *b)
 static void end_sequence(struct builder *b, uint64_t end)
 {
 	if (b->collect) {
+		b->collect = false;
 		dw_sort(b->rows.items, b->rows.count, sizeof(*b->rows.items), compare_rows);
-		for (size_t i = 0; i < b->rows.count; i++)
-			add_row(b, b->rows.items[i].address, &b->rows.items[i].place);
+		for (size_t i = 0; i < b->rows.count; i++) {
+			const struct dw_place *place = &b->rows.items[i].place;
+			struct state s = { .address = b->rows.items[i].address,
+				           .file = place->file,
+				           .line = place->line,
+				           .column = place->column,
+				           .place = pack_rest(place->file, place->column) };
+			emit(b, &s);
+		}
 	}
 	if (!b->begun)
 		return drop_sequence(b);
@@ -155,16 +178,17 @@ static void end_sequence(struct builder *b, uint64_t end)
 	struct dw_sequence sequence = { b->start, end, (uint32_t)b->first, (uint32_t)(b->places.count - b->first) };
 	if (!sp_vector_push(&b->sequences, sequence))
 		b->no_memory = true;
-	b->begun = b->collect = false;
+	b->begun = false;
 	b->rows.count = 0;
 }
 
 /* ---- The program ---- */
 
-static struct state initial_state(const struct builder *b)
-{
-	return (struct state){ .file = 1, .line = 1, .dead = !dw_is_code(b->code, 0) };
-}
+/* What a special opcode does. */
+struct special {
+	uint32_t advance; /* operations */
+	int32_t line;
+};
 
 static void advance(const struct header *h, struct state *s, uint64_t operations)
 {
@@ -185,7 +209,7 @@ static void define_file(struct builder *b, struct sp_cursor *c)
 		b->no_memory = true;
 }
 
-/* Returns true at the end of a sequence. */
+/* Returns true at the end of a sequence, which it makes. */
 static bool extended(struct builder *b, struct sp_cursor *c, struct state *s)
 {
 	uint64_t length = sp_cursor_uleb(c);
@@ -198,6 +222,7 @@ static bool extended(struct builder *b, struct sp_cursor *c, struct state *s)
 	sp_cursor_skip(c, length);
 	switch (sp_cursor_u8(&sub)) {
 	case DW_LNE_end_sequence:
+		end_sequence(b, s->address);
 		return true;
 	case DW_LNE_set_address: /* of any size: some producers and relocations disagree with the header */
 		if (length < 2 || length > 9)
@@ -215,92 +240,106 @@ static bool extended(struct builder *b, struct sp_cursor *c, struct state *s)
 	return false;
 }
 
-static void standard(const struct header *h, struct builder *b, struct sp_cursor *c, struct state *s, unsigned opcode,
-                     const uint32_t *special_advance)
+/* sp_cursor_uleb() for the numbers of one byte that nearly all are. */
+static inline uint64_t short_uleb(struct sp_cursor *c)
 {
-	switch (opcode) {
-	case DW_LNS_copy:
-		emit(b, s);
-		break;
-	case DW_LNS_advance_pc:
-		advance(h, s, sp_cursor_uleb(c));
-		break;
-	case DW_LNS_advance_line:
-		s->line += (uint32_t)sp_cursor_sleb(c);
-		break;
-	case DW_LNS_set_file:
-		s->file = (uint32_t)sp_cursor_uleb(c);
-		break;
-	case DW_LNS_set_column:
-		s->column = (uint32_t)sp_cursor_uleb(c);
-		break;
-	case DW_LNS_const_add_pc:
-		advance(h, s, special_advance[255]);
-		break;
-	case DW_LNS_fixed_advance_pc:
-		s->address += sp_cursor_u16(c);
-		s->operation = 0;
-		break;
-	case DW_LNS_negate_stmt:
-	case DW_LNS_set_basic_block:
-	case DW_LNS_set_prologue_end:
-	case DW_LNS_set_epilogue_begin:
-		break;
-	default: /* set_isa, and the unknown ones */
-		for (unsigned i = 0; i < h->lengths[opcode - 1]; i++)
-			sp_cursor_uleb(c);
-		break;
-	}
+	if (c->at < c->end && *c->at < 0x80)
+		return *c->at++;
+	return sp_cursor_uleb(c);
 }
 
-/* Runs one sequence from c on; false at the end of the program. */
-static bool run_sequence(const struct header *h, struct builder *b, struct sp_cursor *c,
-                         const uint32_t *special_advance, const int32_t *special_line)
+static inline int64_t short_sleb(struct sp_cursor *c)
 {
-	struct state s = initial_state(b);
-	while (c->at < c->end) {
-		unsigned opcode = *c->at++;
-		if (opcode >= h->opcode_base) {
-			if (h->max_operations <= 1)
-				s.address += special_advance[opcode] * (uint64_t)h->min_length;
-			else
-				advance(h, &s, special_advance[opcode]);
-			s.line += (uint32_t)special_line[opcode];
-			emit(b, &s);
-		} else if (opcode) {
-			standard(h, b, c, &s, opcode, special_advance);
-		} else if (extended(b, c, &s)) {
-			end_sequence(b, s.address);
-			return true;
-		}
-		if (b->backwards || b->no_memory)
-			return true;
+	if (c->at < c->end && *c->at < 0x80) {
+		int64_t byte = *c->at++;
+		return byte & 0x40 ? byte - 0x80 : byte;
 	}
-	drop_sequence(b); /* without an end */
-	return false;
+	return sp_cursor_sleb(c);
+}
+
+/* Runs one sequence from *program on; false at the end of the program. */
+static bool run_sequence(const struct header *h, struct builder *b, struct sp_cursor *program,
+                         const struct special *special)
+{
+	struct sp_cursor c = *program; /* a copy, which can stay in registers */
+	struct state s = { .file = 1, .line = 1, .dead = !dw_is_code(b->code, 0), .place = pack_rest(1, 0) };
+	const unsigned opcode_base = h->opcode_base;
+	bool ended = false;
+	while (c.at < c.end && !ended) {
+		unsigned opcode = *c.at++;
+		if (opcode >= opcode_base) {
+			advance(h, &s, special[opcode].advance);
+			s.line += (uint32_t)special[opcode].line;
+			ended = emit(b, &s);
+			continue;
+		}
+		switch (opcode) {
+		case 0:
+			*program = c;
+			ended = extended(b, program, &s);
+			c = *program;
+			break;
+		case DW_LNS_copy:
+			ended = emit(b, &s);
+			break;
+		case DW_LNS_advance_pc:
+			advance(h, &s, short_uleb(&c));
+			break;
+		case DW_LNS_advance_line:
+			s.line += (uint32_t)short_sleb(&c);
+			break;
+		case DW_LNS_set_file:
+			s.file = (uint32_t)short_uleb(&c);
+			s.place = pack_rest(s.file, s.column);
+			break;
+		case DW_LNS_set_column:
+			s.column = (uint32_t)short_uleb(&c);
+			s.place = pack_rest(s.file, s.column);
+			break;
+		case DW_LNS_const_add_pc:
+			advance(h, &s, special[255].advance);
+			break;
+		case DW_LNS_fixed_advance_pc:
+			s.address += sp_cursor_u16(&c);
+			s.operation = 0;
+			break;
+		case DW_LNS_negate_stmt:
+		case DW_LNS_set_basic_block:
+		case DW_LNS_set_prologue_end:
+		case DW_LNS_set_epilogue_begin:
+			break;
+		default: /* set_isa, and the unknown ones */
+			for (unsigned i = 0; i < h->lengths[opcode - 1]; i++)
+				sp_cursor_uleb(&c);
+			break;
+		}
+	}
+	*program = c;
+	if (!ended)
+		drop_sequence(b); /* without an end */
+	return ended;
 }
 
 static void run(const struct header *h, struct builder *b, struct sp_cursor c)
 {
-	uint32_t special_advance[256] = { 0 };
-	int32_t special_line[256] = { 0 };
+	struct special special[256] = { 0 };
 	for (unsigned i = h->opcode_base; i < 256; i++) {
-		special_advance[i] = (i - h->opcode_base) / h->line_range;
-		special_line[i] = h->line_base + (int)((i - h->opcode_base) % h->line_range);
+		special[i].advance = (i - h->opcode_base) / h->line_range;
+		special[i].line = h->line_base + (int)((i - h->opcode_base) % h->line_range);
 	}
 	/* const_add_pc is what opcode 255 does, also where 255 is a standard opcode. */
-	special_advance[255] = (255u - h->opcode_base) / h->line_range;
+	special[255].advance = (255u - h->opcode_base) / h->line_range;
 	for (;;) {
 		const uint8_t *start = c.at;
 		size_t file_count = b->files.count;
-		if (!run_sequence(h, b, &c, special_advance, special_line) || b->no_memory)
+		if (!run_sequence(h, b, &c, special) || b->no_memory)
 			return;
 		if (b->backwards) { /* once more, to be sorted */
 			drop_sequence(b);
 			b->files.count = file_count;
 			b->collect = true;
 			c.at = start;
-			if (!run_sequence(h, b, &c, special_advance, special_line) || b->no_memory)
+			if (!run_sequence(h, b, &c, special) || b->no_memory)
 				return;
 		}
 	}
@@ -413,27 +452,20 @@ static void read_names(struct builder *b, const struct dw_unit *unit, const stru
 
 /* ---- The table ---- */
 
-static int compare_span(const void *a, const void *b)
-{
-	const struct dw_sequence *x = a, *y = b;
-	uint64_t x_span = x->end - x->start, y_span = y->end - y->start;
-	if (x_span != y_span)
-		return x_span > y_span ? -1 : 1;
-	/* Rows are in program order: of equal ones the first wins. */
-	return x->first > y->first ? -1 : x->first < y->first;
-}
-
-/* Where sequences overlap, the tightest has the address. */
+/* Where sequences overlap, the tightest has the address, of equal ones the first. */
 static struct sp_error *make_pieces(struct dw_lines *lines)
 {
-	dw_sort(lines->sequences, lines->sequence_count, sizeof(*lines->sequences), compare_span);
-	struct dw_interval *intervals = calloc(lines->sequence_count + 1, sizeof(*intervals));
+	uint32_t count = (uint32_t)lines->sequence_count;
+	struct dw_interval *intervals = calloc(count + 1u, sizeof(*intervals));
 	if (!intervals)
 		return sp_error_no_memory();
-	for (size_t i = 0; i < lines->sequence_count; i++)
-		intervals[i] = (struct dw_interval){ lines->sequences[i].start, lines->sequences[i].end, (uint32_t)i };
-	struct sp_error *error = dw_sweep(intervals, lines->sequence_count, &lines->pieces, &lines->piece_count);
+	for (uint32_t i = 0; i < count; i++)
+		intervals[i] = (struct dw_interval){ lines->sequences[i].start, lines->sequences[i].end,
+			                             count - 1 - i };
+	struct sp_error *error = dw_keep_tightest(intervals, count, &lines->pieces, &lines->piece_count);
 	free(intervals);
+	for (size_t i = 0; i < lines->piece_count; i++)
+		lines->pieces[i].id = count - 1 - lines->pieces[i].id;
 	return error;
 }
 

@@ -25,8 +25,14 @@ void dw_map_destroy(struct dw_map *map)
 	free(map);
 }
 
+size_t dw_map_memory(const struct dw_map *map)
+{
+	return sizeof(*map) + map->count * sizeof(*map->units) +
+	       map->tree.count * (sizeof(*map->tree.intervals) + sizeof(*map->tree.ends));
+}
+
 /* Makes a map of intervals whose ids are indices of `units`; takes over the intervals' storage. */
-static struct sp_error *map_create(struct sp_dwarf *dwarf, intervals *found, const offsets *units, struct dw_map **ret)
+static struct sp_error *map_create(intervals *found, const offsets *units, struct dw_map **ret)
 {
 	struct dw_map *map = calloc(1, sizeof(*map));
 	uint64_t *sorted = malloc((units->count + 1) * sizeof(*sorted));
@@ -52,8 +58,6 @@ static struct sp_error *map_create(struct sp_dwarf *dwarf, intervals *found, con
 		for (size_t i = 0; i < found->count; i++)
 			found->items[i].id = place[found->items[i].id];
 		error = dw_tree_init(&map->tree, found->items, found->count);
-		dw_count_memory(dwarf, sizeof(*map) + map->count * sizeof(*map->units) +
-		                           map->tree.count * (sizeof(*found->items) + 8));
 	}
 	free(sorted);
 	free(place);
@@ -67,8 +71,27 @@ static struct sp_error *map_create(struct sp_dwarf *dwarf, intervals *found, con
 
 /* ---- .debug_aranges ---- */
 
+/* What is looked for, and what was found. */
+struct scan {
+	struct dw_file *file;
+	uint64_t first, last; /* addresses */
+	intervals found;      /* id = index in `units` */
+	offsets units;
+	bool no_memory;
+};
+
+static void take_tuple(struct scan *scan, uint64_t from, uint64_t size, bool *any)
+{
+	uint64_t end = from + size;
+	if (from > scan->last || end <= scan->first || end <= from || !dw_is_code(scan->file, from))
+		return;
+	*any = true;
+	if (!sp_vector_push(&scan->found, (struct dw_interval){ from, end, (uint32_t)scan->units.count }))
+		scan->no_memory = true;
+}
+
 /* Reads one set; the cursor is then behind it. False when the section can't be read further. */
-static bool read_set(struct dw_file *file, struct sp_cursor *c, intervals *found, offsets *units, bool *no_memory)
+static bool read_set(struct scan *scan, struct sp_cursor *c)
 {
 	size_t start = sp_cursor_offset(c);
 	unsigned offset_size = 4;
@@ -92,36 +115,30 @@ static bool read_set(struct dw_file *file, struct sp_cursor *c, intervals *found
 	bool any = false;
 	while (sp_cursor_left(&set) >= tuple) {
 		sp_cursor_skip(&set, segment_size);
-		uint64_t from = sp_cursor_uint(&set, address_size), size = sp_cursor_uint(&set, address_size);
-		if (!size || from + size < from || !dw_is_code(file, from))
-			continue;
-		any = true;
-		if (!sp_vector_push(found, (struct dw_interval){ from, from + size, (uint32_t)units->count }))
-			*no_memory = true;
+		uint64_t from = sp_cursor_uint(&set, address_size);
+		take_tuple(scan, from, sp_cursor_uint(&set, address_size), &any);
 	}
-	if (any && !sp_vector_push(units, unit))
-		*no_memory = true;
-	return !*no_memory;
+	if (any && !sp_vector_push(&scan->units, unit))
+		scan->no_memory = true;
+	return !scan->no_memory;
 }
 
-struct sp_error *dw_map_by_aranges(struct sp_dwarf *dwarf, struct dw_map **ret)
+struct sp_error *dw_map_by_aranges(struct sp_dwarf *dwarf, uint64_t first, uint64_t last, struct dw_map **ret)
 {
 	struct dw_bytes bytes = dw_section(dwarf->main, DW_ARANGES)->data;
 	struct sp_cursor c = sp_cursor_init(bytes.bytes, bytes.size);
 	c.big_endian = dwarf->main->big_endian;
-	intervals found = { 0 };
-	offsets units = { 0 };
-	bool no_memory = false;
-	while (sp_cursor_left(&c) && read_set(dwarf->main, &c, &found, &units, &no_memory))
+	struct scan scan = { .file = dwarf->main, .first = first, .last = last };
+	while (sp_cursor_left(&c) && read_set(&scan, &c))
 		;
 	struct sp_error *error = NULL;
-	if (no_memory) {
-		sp_vector_deinit(&found);
+	if (scan.no_memory) {
+		sp_vector_deinit(&scan.found);
 		error = sp_error_no_memory();
 	} else {
-		error = map_create(dwarf, &found, &units, ret);
+		error = map_create(&scan.found, &scan.units, ret);
 	}
-	sp_vector_deinit(&units);
+	sp_vector_deinit(&scan.units);
 	return error;
 }
 
@@ -201,7 +218,7 @@ struct sp_error *dw_map_by_units(struct sp_dwarf *dwarf, const struct dw_map *kn
 	if (error)
 		sp_vector_deinit(&found);
 	else
-		error = map_create(dwarf, &found, &units, ret);
+		error = map_create(&found, &units, ret);
 	sp_vector_deinit(&units);
 	sp_vector_deinit(&scratch);
 	return error;

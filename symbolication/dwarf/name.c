@@ -74,11 +74,18 @@ static void follow(struct dw_die die, struct dw_name *ret, struct dw_die *ret_la
 
 /* ---- Scopes ---- */
 
-/* A DIE that can lend its name to what it holds. */
+/* Scopes of the first few names in a unit are found by walking down to them, which is fast where compilers write
+ * DW_AT_sibling, and keeps nothing; when there are more, a table of all scopes is made. */
+#define MAX_WALKS 16
+
+/* A DIE that can lend its name to what it holds, and holds a function somewhere. */
 struct scope {
 	uint32_t start, end; /* offsets in the unit: the DIE, and behind its last child */
 	uint32_t parent;     /* index; the root scope is its own */
 };
+
+/* As the end of a scope that is still open. */
+enum { OPEN = 0, OPEN_WITH_FUNCTION = 1 };
 
 struct dw_scopes {
 	struct scope *items; /* by start */
@@ -110,59 +117,164 @@ static bool is_scope(unsigned tag)
 	}
 }
 
-static struct sp_error *scopes_create(const struct dw_unit *unit, struct dw_scopes **ret)
+/* Where the children of the DIE whose attributes are at the cursor end; 0 = it does not say. */
+static uint32_t end_of_children(struct sp_cursor c, const struct dw_unit *unit, const struct dw_abbrev *abbrev)
 {
-	SP_VECTOR(struct scope) items = { 0 };
-	SP_VECTOR(uint32_t) stack = { 0 }; /* of the open DIEs: the scope that its children are in */
-	size_t deeper = 0;                 /* open DIEs that are not in the stack */
-	struct dw_scopes *scopes = calloc(1, sizeof(*scopes));
-	struct sp_cursor c = dw_unit_cursor(unit, unit->first_die);
-	bool ok = scopes && sp_vector_push(&items, (struct scope){ unit->first_die, UINT32_MAX, 0 });
-	if (!dw_spend(unit->file->dwarf, DW_WORK_DIES, unit->bytes.size))
-		c.at = c.end;
-	while (ok && c.at < c.end) {
-		uint32_t start = (uint32_t)sp_cursor_offset(&c);
-		uint64_t code = sp_cursor_uleb(&c);
-		if (!code && deeper) {
-			deeper--;
-			continue;
-		}
-		if (!code) {
-			if (!stack.count)
+	struct dw_value value = { 0 };
+	uint64_t here = sp_cursor_offset(&c);
+	if (abbrev->flags & DW_ABBREV_SIBLING) {
+		sp_cursor_skip(&c, abbrev->sibling);
+		value.u = sp_cursor_u32(&c);
+	} else if (abbrev->flags & DW_ABBREV_FAR_SIBLING) {
+		for (unsigned i = 0; i < abbrev->count && !c.bad; i++) {
+			const struct dw_attribute *attribute = &unit->abbrevs->attributes.items[abbrev->first + i];
+			dw_read_attribute(&c, unit, attribute, &value);
+			if (attribute->name == DW_AT_sibling)
 				break;
-			uint32_t closed = stack.items[--stack.count];
-			/* A level that is no scope of its own leaves its parent's scope open. */
-			uint32_t around = stack.count ? stack.items[stack.count - 1] : 0;
-			if (closed != around)
-				items.items[closed].end = (uint32_t)sp_cursor_offset(&c);
+		}
+		if (value.form == DW_FORM_ref_addr)
+			return 0;
+	}
+	return !c.bad && value.u > here && value.u <= unit->bytes.size ? (uint32_t)value.u : 0;
+}
+
+/* The scopes around a DIE. */
+struct chain {
+	uint32_t scopes[DW_MAX_DEPTH]; /* offsets of DIEs, the outermost first */
+	size_t count;
+};
+
+/* Walks down to a DIE. False when it is not there or too deep. */
+static bool walk_to(const struct dw_unit *unit, uint64_t die, struct chain *ret)
+{
+	struct sp_cursor c = dw_unit_cursor(unit, unit->first_die);
+	bool is_open[DW_MAX_DEPTH]; /* is the level a scope? */
+	size_t depth = 0;
+	ret->count = 0;
+	while (c.at < c.end) {
+		dw_step_over(unit->abbrevs, &c);
+		uint32_t start = (uint32_t)sp_cursor_offset(&c);
+		if (start >= die || c.at == c.end)
+			break;
+		uint64_t code = sp_cursor_uleb(&c);
+		if (!code) {
+			if (!depth)
+				break;
+			ret->count -= is_open[--depth];
 			continue;
 		}
 		const struct dw_abbrev *abbrev = dw_abbrev_find(unit->abbrevs, code);
 		if (!abbrev)
 			break;
+		if (abbrev->flags & DW_ABBREV_CHILDREN) {
+			uint32_t end = end_of_children(c, unit, abbrev);
+			if (end && end <= die) {
+				c.at = c.start + end;
+				continue;
+			}
+			if (depth == DW_MAX_DEPTH)
+				return false;
+			is_open[depth] = is_scope(abbrev->tag);
+			if (is_open[depth++])
+				ret->scopes[ret->count++] = start;
+		}
 		dw_skip_attributes(&c, unit, unit->abbrevs, abbrev);
-		if (!(abbrev->flags & DW_ABBREV_CHILDREN))
-			continue;
-		if (stack.count == DW_MAX_DEPTH) { /* what is down there is in the last scope that fits */
-			deeper++;
-			continue;
-		}
-		uint32_t around = stack.count ? stack.items[stack.count - 1] : 0, scope = around;
-		if (is_scope(abbrev->tag)) {
-			scope = (uint32_t)items.count;
-			ok = sp_vector_push(&items, (struct scope){ start, UINT32_MAX, around });
-		}
-		ok = ok && sp_vector_push(&stack, scope);
 	}
-	sp_vector_deinit(&stack);
+	return !c.bad && sp_cursor_offset(&c) == die;
+}
+
+/* What is being made. */
+struct scope_table {
+	SP_VECTOR(struct scope) items;
+	SP_VECTOR(uint32_t) stack; /* of the open DIEs: the scope that its children are in */
+	size_t deeper;             /* open DIEs that are not in the stack */
+};
+
+static uint32_t innermost(const struct scope_table *table)
+{
+	return table->stack.count ? table->stack.items[table->stack.count - 1] : 0;
+}
+
+/* The end of a list of children. */
+static void close_scope(struct scope_table *table, uint32_t end)
+{
+	uint32_t closed = table->stack.items[--table->stack.count], around = innermost(table);
+	if (closed == around) /* no scope of its own */
+		return;
+	if (table->items.items[closed].end == OPEN) { /* and all scopes in it are gone already */
+		table->items.count = closed;
+		return;
+	}
+	table->items.items[closed].end = end;
+	if (around)
+		table->items.items[around].end = OPEN_WITH_FUNCTION;
+}
+
+/* A DIE; false without memory. */
+static bool open_scope(struct scope_table *table, const struct dw_abbrev *abbrev, uint32_t start)
+{
+	uint32_t around = innermost(table), scope = around;
+	if (abbrev->tag == DW_TAG_subprogram && around)
+		table->items.items[around].end = OPEN_WITH_FUNCTION;
+	if (!(abbrev->flags & DW_ABBREV_CHILDREN))
+		return true;
+	if (table->stack.count == DW_MAX_DEPTH) { /* what is down there is in the last scope that fits */
+		table->deeper++;
+		return true;
+	}
+	if (is_scope(abbrev->tag)) {
+		scope = (uint32_t)table->items.count;
+		if (!sp_vector_push(&table->items, (struct scope){ start, OPEN, around }))
+			return false;
+	}
+	return sp_vector_push(&table->stack, scope);
+}
+
+static bool find_all_scopes(const struct dw_unit *unit, struct scope_table *table)
+{
+	struct sp_cursor c = dw_unit_cursor(unit, unit->first_die);
+	if (!sp_vector_push(&table->items, (struct scope){ unit->first_die, UINT32_MAX, 0 }))
+		return false;
+	for (;;) {
+		dw_step_over(unit->abbrevs, &c);
+		if (c.at == c.end)
+			break;
+		uint32_t start = (uint32_t)sp_cursor_offset(&c);
+		uint64_t code = sp_cursor_uleb(&c);
+		if (!code && table->deeper) {
+			table->deeper--;
+		} else if (!code && table->stack.count) {
+			close_scope(table, (uint32_t)sp_cursor_offset(&c));
+		} else {
+			const struct dw_abbrev *abbrev = code ? dw_abbrev_find(unit->abbrevs, code) : NULL;
+			if (!abbrev)
+				break;
+			dw_skip_attributes(&c, unit, unit->abbrevs, abbrev);
+			if (!open_scope(table, abbrev, start))
+				return false;
+		}
+	}
+	for (size_t i = 0; i < table->items.count; i++) /* where the unit is cut short */
+		if (table->items.items[i].end <= OPEN_WITH_FUNCTION)
+			table->items.items[i].end = UINT32_MAX;
+	return true;
+}
+
+static struct sp_error *scopes_create(const struct dw_unit *unit, struct dw_scopes **ret)
+{
+	struct scope_table table = { 0 };
+	struct dw_scopes *scopes = calloc(1, sizeof(*scopes));
+	bool paid = dw_spend(unit->file->dwarf, DW_WORK_DIES, unit->bytes.size);
+	bool ok = scopes && (!paid || find_all_scopes(unit, &table));
+	sp_vector_deinit(&table.stack);
 	if (!ok) {
-		sp_vector_deinit(&items);
+		sp_vector_deinit(&table.items);
 		free(scopes);
 		return sp_error_no_memory();
 	}
-	scopes->items = items.items;
-	scopes->count = items.count;
-	dw_count_memory(unit->file->dwarf, sizeof(*scopes) + items.capacity * sizeof(*items.items));
+	scopes->items = table.items.items;
+	scopes->count = table.items.count;
+	dw_count_memory(unit->file->dwarf, sizeof(*scopes) + table.items.capacity * sizeof(*table.items.items));
 	*ret = scopes;
 	return NULL;
 }
@@ -202,6 +314,34 @@ static uint32_t scope_around(const struct dw_scopes *scopes, uint64_t die)
 	while (scope && scopes->items[scope].end <= die)
 		scope = scopes->items[scope].parent;
 	return scope;
+}
+
+/* The scopes around a DIE by the unit's table. */
+static struct sp_error *look_up_scopes(struct dw_die die, struct chain *ret)
+{
+	const struct dw_scopes *scopes;
+	struct sp_error *error = scopes_get(die.unit, &scopes);
+	ret->count = 0;
+	if (error)
+		return error;
+	for (uint32_t scope = scope_around(scopes, die.offset); scope && ret->count < DW_MAX_DEPTH;
+	     scope = scopes->items[scope].parent)
+		ret->scopes[ret->count++] = scopes->items[scope].start;
+	for (size_t i = 0; i < ret->count / 2; i++) {
+		uint32_t swap = ret->scopes[i];
+		ret->scopes[i] = ret->scopes[ret->count - 1 - i];
+		ret->scopes[ret->count - 1 - i] = swap;
+	}
+	return NULL;
+}
+
+static struct sp_error *find_scopes(struct dw_die die, struct chain *ret)
+{
+	if (!atomic_load_explicit(&die.unit->scopes, memory_order_relaxed) &&
+	    atomic_fetch_add_explicit(&die.unit->qualified, 1, memory_order_relaxed) < MAX_WALKS &&
+	    walk_to(die.unit, die.offset, ret))
+		return NULL;
+	return look_up_scopes(die, ret);
 }
 
 static const char *unnamed(unsigned tag)
@@ -274,24 +414,28 @@ static bool is_flat(const struct dw_unit *unit)
 	}
 }
 
+/* Puts the scopes in front of a name. A scope whose name is in another unit goes on there. */
 static struct sp_error *qualify(struct dw_die die, struct dw_name *name)
 {
 	char buffer[DW_MAX_NAME];
 	size_t at = sizeof(buffer);
+	struct chain chain;
 	if (is_flat(die.unit) || !prepend(buffer, &at, name->name, ""))
 		return NULL;
-	for (unsigned i = 0; i < DW_MAX_DEPTH; i++) {
-		const struct dw_scopes *scopes;
-		struct sp_error *error = scopes_get(die.unit, &scopes);
+	bool moved = true;
+	for (unsigned i = 0; i < DW_MAX_REFERENCES && moved; i++) {
+		struct sp_error *error = find_scopes(die, &chain);
 		if (error)
 			return error;
-		uint32_t scope = scope_around(scopes, die.offset);
-		if (!scope)
-			break;
-		die.offset = scopes->items[scope].start;
-		const char *text = scope_name(die, &die);
-		if (text && !prepend(buffer, &at, text, "::"))
-			return NULL; /* too long: without scopes */
+		moved = false;
+		while (chain.count && !moved) {
+			struct dw_die scope = { die.unit, chain.scopes[--chain.count] };
+			const char *text = scope_name(scope, &die);
+			if (text && !prepend(buffer, &at, text, "::"))
+				return NULL; /* too long: without scopes */
+			/* Declared elsewhere: there it goes on. */
+			moved = die.unit != scope.unit || die.offset != scope.offset;
+		}
 	}
 	name->name = dw_keep_string(die.unit->file->dwarf, buffer + at, sizeof(buffer) - at);
 	return name->name ? NULL : sp_error_no_memory();

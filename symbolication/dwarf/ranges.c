@@ -37,17 +37,27 @@ static void set_base(struct list *list, uint64_t base)
 	list->dead_base = !list->file->any_address && base >= list->mask - 1;
 }
 
+/* Pays for what was read, now and then. */
+static bool pay(const struct list *list, bool now, const uint8_t **paid)
+{
+	size_t size = (size_t)(list->c.at - *paid);
+	if (!now && size < 4096)
+		return true;
+	*paid = list->c.at;
+	return dw_spend(list->unit->file->dwarf, DW_WORK_RANGES, size);
+}
+
 /* DWARF 2 to 4: pairs of addresses. */
 static struct sp_error *read_ranges(struct list *list)
 {
 	unsigned size = list->unit->address_size;
+	const uint8_t *paid = list->c.at;
 	for (;;) {
 		uint64_t start = sp_cursor_uint(&list->c, size), end = sp_cursor_uint(&list->c, size);
+		bool last = !start && !end;
 		if (list->c.bad)
 			return sp_error_create(SP_ERROR_FORMAT, "section .debug_ranges: a list is cut short");
-		if (!dw_spend(list->unit->file->dwarf, DW_WORK_RANGES, 2 * size))
-			return NULL;
-		if (!start && !end)
+		if (!pay(list, last, &paid) || last)
 			return NULL;
 		if (start == list->mask)
 			set_base(list, end);
@@ -113,14 +123,10 @@ static bool read_entry(struct list *list, struct sp_error **error)
 static struct sp_error *read_rnglists(struct list *list)
 {
 	struct sp_error *error = NULL;
-	const uint8_t *start = list->c.at;
-	while (read_entry(list, &error)) {
-		if (list->c.bad)
-			break;
-		if (!dw_spend(list->unit->file->dwarf, DW_WORK_RANGES, (uint64_t)(list->c.at - start)))
-			return NULL;
-		start = list->c.at;
-	}
+	const uint8_t *paid = list->c.at;
+	while (read_entry(list, &error) && !list->c.bad && pay(list, false, &paid))
+		;
+	pay(list, true, &paid);
 	if (!error && list->c.bad)
 		error = sp_error_create(SP_ERROR_FORMAT, "section .debug_rnglists: a list is cut short");
 	return error;

@@ -424,7 +424,7 @@ static bool check_fixture(const struct fixture *fixture)
 	return false;
 }
 
-static void check_fixtures(const struct fixture *fixtures, size_t count)
+static inline void check_fixtures(const struct fixture *fixtures, size_t count)
 {
 	unsigned failures = 0;
 	if (!have("llvm-symbolizer")) {
