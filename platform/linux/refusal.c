@@ -83,9 +83,14 @@ static struct sp_error *explain_attach(struct sp_error *error, uint32_t pid)
 		return error;
 	int errnum = error->errnum;
 	sp_error_destroy(error);
-	if (st.st_uid != geteuid())
+	if (geteuid() && st.st_uid != geteuid())
 		return sp_error_create(SP_ERROR_PERMISSION,
 		                       "process %u belongs to another user: run `sudo sp record -p %u`", pid, pid);
+	if (!geteuid())
+		return sp_error_create(SP_ERROR_PERMISSION,
+		                       "process %u may not be sampled (%s), not even by root here: run sp outside "
+		                       "this container",
+		                       pid, strerror(errnum));
 	return sp_error_create(SP_ERROR_PERMISSION, "process %u may not be sampled (%s): run `sudo sp record -p %u`",
 	                       pid, strerror(errnum), pid);
 }

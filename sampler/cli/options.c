@@ -185,8 +185,8 @@ struct sp_error *sp_option_number(const struct sp_parsed *parsed, const char *na
 	char *end;
 	double value = strtod(text, &end);
 	if (end == text || *end || !(value >= low && value <= high))
-		return sp_error_create(SP_ERROR_USAGE, "--%s takes a number from %g to %g, not '%s'", name, low, high,
-		                       text);
+		return sp_error_create(SP_ERROR_USAGE, "--%s takes a number from %.10g to %.10g, not '%s'", name, low,
+		                       high, text);
 	*ret = value;
 	return NULL;
 }

@@ -143,15 +143,29 @@ static struct sp_error *record_capture_info(struct session *session, const struc
 	return NULL;
 }
 
+/* What stands at the output's place must take a profile: a folder would be found out only after the run, and a pipe
+ * without a reader would block for ever. A character device such as /dev/null is fine. */
+static struct sp_error *check_output(const char *output)
+{
+	struct stat status;
+	if (stat(output, &status) || S_ISREG(status.st_mode) || S_ISCHR(status.st_mode))
+		return NULL;
+	return sp_error_create(SP_ERROR_USAGE, "cannot write the profile to %s: it is %s; name another file with -o",
+	                       output, S_ISDIR(status.st_mode) ? "a folder" : "not a regular file");
+}
+
 static struct sp_error *open_recording(struct session *session)
 {
 	const char *output = session->options->output;
+	struct sp_error *error = check_output(output);
+	if (error)
+		return error;
 	size_t size = strlen(output) + sizeof(".recording");
 	session->recording_path = malloc(size);
 	if (!session->recording_path)
 		return sp_error_no_memory();
 	snprintf(session->recording_path, size, "%s.recording", output);
-	struct sp_error *error = sp_recording_writer_create(session->recording_path, &session->recording);
+	error = sp_recording_writer_create(session->recording_path, &session->recording);
 	if (error)
 		return error;
 	return sp_profile_builder_create(session->recording_path, &session->options->profile, &session->builder);

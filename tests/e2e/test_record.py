@@ -69,6 +69,21 @@ class ExitStatus(support.TestCase):
         result = self.record(*shell("touch ran"), options=["-o", "no/such/folder/p.json.gz"])
         self.assertEqual(result.status, 125, result)
         self.assertFalse((self.folder / "ran").exists())
+        (self.folder / "folder").mkdir()
+        os.mkfifo(self.folder / "pipe")
+        before = sorted(path.name for path in self.folder.iterdir())
+        for name in ("folder", "pipe"):
+            with self.subTest(name=name):
+                result = self.record(*shell("touch ran"), options=["-o", name])
+                self.assertEqual(result.status, 125, result)
+                self.assertEqual(len(result.err.strip().splitlines()), 1, result)
+                self.assertIn(name, result.err)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), before)
+
+    def test_numbers_out_of_range_are_told_exactly(self):
+        result = self.sp("record", "-p", "99999999999")
+        self.assertEqual(result.status, 125, result)
+        self.assertIn("from 1 to 2147483647,", result.err)
 
     def test_environment_words(self):
         result = self.record("ANSWER=42", "OTHER=a b", *shell('echo "$ANSWER,$OTHER"'))
