@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #define SP_CPU_NONE UINT32_MAX
+#define SP_TID_ENDED UINT32_MAX /* a thread that has ended already: the OS does not know its number any more */
 #define SP_BUILD_ID_MAX 20
 
 enum sp_event_kind {
@@ -35,7 +36,7 @@ enum sp_loss_kind {
 	SP_LOSS_RING_FULL, /* records dropped since the ring had no room (PERF_RECORD_LOST) */
 	SP_LOSS_SAMPLES,   /* samples dropped (PERF_RECORD_LOST_SAMPLES, ETW lost events) */
 	SP_LOSS_THROTTLED, /* sampling paused: [time, end_time) */
-	SP_LOSS_LATE,      /* a record arrived after its time had been passed on */
+	SP_LOSS_LATE,      /* a record arrived after its time had been passed on, or after its thread's end */
 	SP_LOSS_BUFFER,    /* a whole buffer is missing (ETW) */
 };
 

@@ -234,8 +234,10 @@ static void say_losses(const struct sp_session_result *result, const struct sp_l
 		       (unsigned long long)cut, (unsigned long long)(whole + cut), percent(cut, whole + cut),
 		       (unsigned long long)result->pipeline.spliced);
 	if (result->pipeline.late)
-		sp_log(log, SP_LOG_WARNING, "%llu samples came too late to be placed and were dropped",
-		       (unsigned long long)result->pipeline.late);
+		sp_log(
+		    log, SP_LOG_WARNING,
+		    "%llu samples could not be placed (too late, or of a thread that had just ended) and were dropped",
+		    (unsigned long long)result->pipeline.late);
 	if (result->capture.lost)
 		sp_log(log, SP_LOG_WARNING, "%llu records were lost since sp could not keep up; a lower --rate helps",
 		       (unsigned long long)result->capture.lost);

@@ -143,6 +143,8 @@ void sp_pipeline_fail(struct sp_pipeline *p, struct sp_error *error);
 
 /* The thread that an event is about; NULL when it is none of ours. Made when it must have been missed. */
 struct sp_thread *sp_thread_of_event(struct sp_pipeline *p, const struct sp_event *event);
+/* Whether the event is of a process of ours, but of a thread that the OS had forgotten already. */
+bool sp_is_of_ended_thread(const struct sp_pipeline *p, const struct sp_event *event);
 /* Gives process and thread handles, and puts their definitions and mappings into the recording: before a sample. */
 void sp_announce_for_sample(struct sp_pipeline *p, struct sp_thread *thread);
 void sp_on_thread_start(struct sp_pipeline *p, const struct sp_event *event);

@@ -30,8 +30,8 @@ struct sp_pipeline_options {
 };
 
 struct sp_pipeline_counts {
-	uint64_t samples;                     /* committed */
-	uint64_t late;                        /* dropped since their time had been passed on */
+	uint64_t samples; /* committed */
+	uint64_t late;    /* dropped since their time had been passed on, or their thread had ended */
 	uint64_t ends[SP_UNWIND_NO_REGS + 1]; /* user stacks by how they ended, after completion */
 	uint64_t spliced;
 	uint64_t cpu_ns; /* CPU time by the switch records */

@@ -348,8 +348,15 @@ static struct sp_process *process_of_event(struct sp_pipeline *p, const struct s
 	return process;
 }
 
+bool sp_is_of_ended_thread(const struct sp_pipeline *p, const struct sp_event *event)
+{
+	return event->tid == SP_TID_ENDED && find_process(p, event->pid);
+}
+
 struct sp_thread *sp_thread_of_event(struct sp_pipeline *p, const struct sp_event *event)
 {
+	if (event->tid == SP_TID_ENDED)
+		return NULL;
 	struct sp_thread *thread = find_thread(p, event->tid);
 	if (thread && (thread->process->pid == event->pid || !event->pid))
 		return thread;

@@ -192,6 +192,8 @@ bool sp_on_sample(struct sp_pipeline *p, struct sp_task *task)
 {
 	const struct sp_event *event = &task->event;
 	struct sp_thread *thread = sp_thread_of_event(p, event);
+	if (sp_is_of_ended_thread(p, event))
+		note_late(p, event->time);
 	if (!thread || event->sample.source >= p->options.source_count)
 		return false;
 	if (event->time < p->watermark || event->time < thread->last_time) {

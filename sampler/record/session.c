@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "common/file.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,6 +19,7 @@
 #include <time.h>
 
 #define WAIT_MS 100
+#define RECORDING_NAMES 100
 #define BUILDER_INTERVAL_MS 250
 #define PROGRESS_INTERVAL_NS 500000000u
 #ifndef SIGKILL
@@ -154,17 +156,36 @@ static struct sp_error *check_output(const char *output)
 	                       output, S_ISDIR(status.st_mode) ? "a folder" : "not a regular file");
 }
 
-static struct sp_error *open_recording(struct session *session)
+/* Takes a free name beside the output: a recording that an earlier run had to keep is not overwritten. */
+static struct sp_error *name_recording(struct session *session)
 {
 	const char *output = session->options->output;
-	struct sp_error *error = check_output(output);
-	if (error)
-		return error;
-	size_t size = strlen(output) + sizeof(".recording");
+	size_t size = strlen(output) + sizeof(".recording.999");
 	session->recording_path = malloc(size);
 	if (!session->recording_path)
 		return sp_error_no_memory();
 	snprintf(session->recording_path, size, "%s.recording", output);
+	for (unsigned i = 2; i <= RECORDING_NAMES; i++) {
+		FILE *file = fopen(session->recording_path, "wx");
+		if (file) {
+			fclose(file);
+			return NULL;
+		}
+		if (errno != EEXIST)
+			return sp_error_from_errno(errno, "cannot create the recording %s", session->recording_path);
+		snprintf(session->recording_path, size, "%s.recording.%u", output, i);
+	}
+	return sp_error_create(SP_ERROR_LIMIT, "%s.recording and more of that name are in the way: delete some",
+	                       output);
+}
+
+static struct sp_error *open_recording(struct session *session)
+{
+	struct sp_error *error = check_output(session->options->output);
+	if (!error)
+		error = name_recording(session);
+	if (error)
+		return error;
 	error = sp_recording_writer_create(session->recording_path, &session->recording);
 	if (error)
 		return error;

@@ -52,6 +52,14 @@ class ExitStatus(support.TestCase):
         self.assertEqual(result.status, 126, result)
         self.assertEqual(len(result.err.strip().splitlines()), 1, result)
 
+    def test_a_kept_recording_is_not_overwritten(self):
+        kept = self.folder / "profile.json.gz.recording"
+        kept.write_text("what an earlier run could not turn into a profile")
+        self.assertEqual(self.record("true").status, 0)
+        self.assertEqual(kept.read_text(), "what an earlier run could not turn into a profile")
+        kept.unlink()
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["cache", "profile.json.gz"])
+
     def test_nothing_left_behind(self):
         self.record("true")
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["cache", "profile.json.gz"])

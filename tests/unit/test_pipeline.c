@@ -680,6 +680,22 @@ static void test_late_events(void **state)
 	stop(s);
 }
 
+/* The kernel samples a thread in its last moments too, when the thread has no number any more. */
+static void test_samples_of_ended_threads(void **state)
+{
+	(void)state;
+	struct setup *s = start(NULL);
+	fake_fork(&s->a, 10, ROOT, ROOT, 1);
+	fake_sample(&s->a, 20, ROOT, ROOT, 0x1);
+	fake_sample(&s->a, 30, ROOT, SP_TID_ENDED, 0x2);
+	fake_sample(&s->a, 40, 999, SP_TID_ENDED, 0x3); /* another process's */
+	finish(s, 100);
+	assert_int_equal(counts(s).late, 1);
+	expect(s, "sample", SAMPLE_LINE("0", "20", "1"));
+	expect(s, "loss", "loss 3 thread 4294967295 cpu 4294967295 30-30 1\n");
+	stop(s);
+}
+
 /* ---- Back pressure ---- */
 
 #define STACK_WORDS 64
@@ -910,6 +926,7 @@ int main(void)
 		cmocka_unit_test(test_kernel_time_is_estimated),
 		cmocka_unit_test(test_kernel_time_of_a_running_thread),
 		cmocka_unit_test(test_late_events),
+		cmocka_unit_test(test_samples_of_ended_threads),
 		cmocka_unit_test(test_pressure),
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_given_up),
