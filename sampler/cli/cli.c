@@ -81,10 +81,15 @@ struct sp_error *sp_cli_view_options(const struct sp_parsed *parsed, struct sp_v
 		.profiler_url = sp_option_value(parsed, "profiler-url"),
 		.viewer_folder = sp_option_value(parsed, "viewer-dir"),
 	};
+	for (size_t i = 0; i < parsed->value_count; i++) {
+		const struct sp_parsed_value *value = &parsed->values[i];
+		if (!strcmp(value->option->name, "map-path") && (!strchr(value->value, '=') || *value->value == '='))
+			return sp_error_create(SP_ERROR_USAGE, "--map-path takes FROM=TO, not '%s'", value->value);
+	}
 	return parse_port(port ? port : "3000+", ret);
 }
 
-struct sp_error *sp_cli_serve(const struct sp_view_options *options, bool open_browser)
+struct sp_error *sp_cli_serve(const struct sp_parsed *parsed, struct sp_view_options *options)
 {
 	/* Blocked before the server's threads start, so that they inherit it and only sigwait() gets them. */
 	sigset_t signals;
@@ -93,14 +98,19 @@ struct sp_error *sp_cli_serve(const struct sp_view_options *options, bool open_b
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	const char **map_paths = sp_option_list(parsed, "map-path");
+	if (!map_paths)
+		return sp_error_no_memory();
 	struct sp_view *view;
+	options->map_paths = map_paths;
 	struct sp_error *error = sp_view_start(options, &view);
+	free(map_paths);
 	if (error)
 		return error;
-	if (open_browser)
-		sp_view_open(view);
-	else
+	if (sp_option_given(parsed, "no-open"))
 		sp_view_say(view);
+	else
+		sp_view_open(view);
 	sp_log(options->log, SP_LOG_INFO, "serving until Ctrl-C");
 	int signal;
 	sigwait(&signals, &signal);

@@ -37,7 +37,7 @@ struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, spsym_context **
  * fill. */
 struct sp_error *sp_cli_view_options(const struct sp_parsed *parsed, struct sp_view_options *ret);
 
-/* Serves until SIGINT, SIGTERM or SIGHUP. */
-struct sp_error *sp_cli_serve(const struct sp_view_options *options, bool open_browser);
+/* Serves until SIGINT, SIGTERM or SIGHUP, with --no-open and --map-path as given. */
+struct sp_error *sp_cli_serve(const struct sp_parsed *parsed, struct sp_view_options *options);
 
 #endif

@@ -19,7 +19,7 @@ static struct sp_error *load(const struct sp_parsed *parsed)
 	view.profile_path = parsed->operands[0];
 	view.symbols = symbols;
 	view.log = &log;
-	error = sp_cli_serve(&view, !sp_option_given(parsed, "no-open"));
+	error = sp_cli_serve(parsed, &view);
 	spsym_context_destroy(symbols);
 	return error;
 }

@@ -348,7 +348,7 @@ static struct sp_error *record_and_view(struct record *record, int *ret_status)
 	record->view.profile_path = record->session.output;
 	record->view.symbols = record->symbols;
 	record->view.log = &record->log;
-	return sp_cli_serve(&record->view, !sp_option_given(&record->parsed, "no-open"));
+	return sp_cli_serve(&record->parsed, &record->view);
 }
 
 static void record_deinit(struct record *record)

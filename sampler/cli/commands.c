@@ -36,6 +36,12 @@
 	      SP_OPTION_LIST,                                                                                         \
 	      "Folder with symbol files: flat, by build ID, or in Breakpad's layout; may be given again",             \
 	      SP_COMPLETE_FOLDER },                                                                                   \
+	    { 0,                                                                                                      \
+	      "map-path",                                                                                             \
+	      "FROM=TO",                                                                                              \
+	      SP_OPTION_LIST,                                                                                         \
+	      "Read source files whose path begins with FROM from TO instead; may be given again",                    \
+	      SP_COMPLETE_NONE },                                                                                     \
 	    OPTION_FLAG('v', "verbose", "Say more about what is done and why")
 
 #define VIEWER_REFUSED                                                                              \

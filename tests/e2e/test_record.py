@@ -71,6 +71,7 @@ class ExitStatus(support.TestCase):
                 self.assertEqual(result.status, 125, result)
                 self.assertEqual(len(result.err.strip().splitlines()), 1, result)
         self.assertEqual(self.sp("load").status, 2)
+        self.assertEqual(self.sp("load", "--map-path", "no-equals-sign", "x.json").status, 2)
         self.assertEqual(self.sp("nonsense").status, 2)
 
     def test_output_not_writable_is_known_before_the_command_runs(self):
