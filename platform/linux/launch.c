@@ -201,7 +201,7 @@ void sp_launch_poll_exec(struct sp_launch *launch)
 	if (got == (ssize_t)sizeof(problem))
 		__atomic_store_n(&launch->exec_errno, problem, __ATOMIC_RELEASE);
 	else
-		launch->exec_done = true;
+		__atomic_store_n(&launch->exec_done, true, __ATOMIC_RELEASE);
 	close_fd(&launch->exec_fd);
 }
 
@@ -209,6 +209,9 @@ struct sp_exit_status sp_launch_status(const struct sp_launch *launch)
 {
 	struct sp_exit_status status = { .exec_errno = __atomic_load_n(&launch->exec_errno, __ATOMIC_ACQUIRE) };
 	siginfo_t info = { 0 };
+	/* A child whose exec failed is gone at once: it has not ended before its message was read. */
+	if (!status.exec_errno && !__atomic_load_n(&launch->exec_done, __ATOMIC_ACQUIRE))
+		return status;
 	/* WNOWAIT leaves the zombie, and with it the pid: no signal can reach a stranger. */
 	if (!launch->pid || waitid(P_PID, (id_t)launch->pid, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
 		return status;

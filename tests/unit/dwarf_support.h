@@ -346,6 +346,27 @@ static void take_file(char **place, const char *from)
 	*place = text;
 }
 
+/* libdwarf 0.11 finds no line for some addresses of clang 19's tables that llvm-symbolizer, asked too, does find: where
+ * it has none, its place is not compared. */
+static unsigned drop_missing_lines(struct text_answers *theirs, const struct text_answers *ours)
+{
+	unsigned missing = 0;
+	for (size_t i = 0; i < theirs->count; i++) {
+		for (size_t k = 0; k < theirs->items[i].count && k < ours->items[i].count; k++) {
+			char **place = &theirs->items[i].frames[k].place;
+			size_t length = strlen(*place);
+			const char *mine = ours->items[i].frames[k].place;
+			if (length < 4 || strcmp(*place + length - 4, ":0:0") || !strcmp(*place, mine))
+				continue;
+			free(*place);
+			*place = strdup(mine);
+			assert_non_null(*place);
+			missing++;
+		}
+	}
+	return missing;
+}
+
 /* The reference engine reads no split units; where the oracle is another file it has the answers anyway. */
 static unsigned compare_with_libdwarf(const struct fixture *fixture, const struct sp_dwarf_files *files,
                                       const struct text_answers *ours)
@@ -359,6 +380,9 @@ static unsigned compare_with_libdwarf(const struct fixture *fixture, const struc
 	for (size_t i = 0; i < theirs.count && fixture->other_files; i++)
 		for (size_t k = 0; k < theirs.items[i].count && k < ours->items[i].count; k++)
 			take_file(&theirs.items[i].frames[k].place, ours->items[i].frames[k].place);
+	unsigned missing = drop_missing_lines(&theirs, ours);
+	if (missing)
+		printf("%s: libdwarf has no line for %u frames\n", fixture->name, missing);
 	unsigned differences = count_differences(fixture->name, "libdwarf", ours, &theirs);
 	free_answers(&theirs);
 	return differences;

@@ -18,7 +18,9 @@ static const struct fixture fixtures[] = {
 	{ GNU("-O2 -gdwarf-4 -fdebug-types-section") },
 	{ GNU("-O2 -gdwarf-5 -fdebug-types-section") },
 	{ GNU("-O2 -g -ffunction-sections -Wl,--gc-sections") },
-	{ GNU("-O2 -g -ffunction-sections -Wl,--gc-sections -fuse-ld=gold") },
+	{ .name = "gcc, gold",
+	  .needs = "gcc g++ ld.gold",
+	  .build = BUILD("gcc", "g++", "-O2 -g -ffunction-sections -Wl,--gc-sections -fuse-ld=gold") },
 	/* libdwarf of 2021 takes file 0 for the rows of a version 5 program that set no file; it is 1. */
 	{ GNU("-O2 -g -flto"), .other_files = true },
 	{ GNU("-O2 -g -flto -flto-partition=max"), .other_files = true },
