@@ -83,6 +83,17 @@ struct sp_error *sp_error_from_errno(int errnum, const char *format, ...)
 	return wrap_message(code, errnum, message);
 }
 
+struct sp_error *sp_error_copy(const struct sp_error *error)
+{
+	if (error == &no_memory)
+		return &no_memory;
+	size_t size = strlen(error->message) + 1;
+	char *message = malloc(size);
+	if (message)
+		memcpy(message, error->message, size);
+	return wrap_message(error->code, error->errnum, message);
+}
+
 struct sp_error *sp_error_prefix(struct sp_error *error, const char *format, ...)
 {
 	if (!error || error == &no_memory)

@@ -49,6 +49,9 @@ struct sp_error *sp_error_from_errno(int errnum, const char *format, ...) SP_NON
 /* Puts "<formatted>: " in front of the message of `error`, which it consumes, and returns it. */
 struct sp_error *sp_error_prefix(struct sp_error *error, const char *format, ...) SP_PRINTF(2, 3);
 
+/* A copy, for an error that is sticky and returned again and again. Without memory the static out-of-memory error. */
+struct sp_error *sp_error_copy(const struct sp_error *error);
+
 /* The static out-of-memory error. */
 struct sp_error *sp_error_no_memory(void) SP_NONNULL;
 

@@ -1,32 +1,17 @@
-/* Writes recording files: records are encoded into one segment in memory, which is closed, compressed and appended
- * when it is large or old enough.
+/* Writes recording files: records are encoded into one segment in memory, which is closed and handed to the file
+ * (segment_file.h) when it is large or old enough.
  *
  * Each segment stands for itself: numbers of processes, threads, modules ... are given anew in it, and the definition
  * of a handle is put in front of its first use in each segment. For that the encoded definition of each handle that is
  * in use is kept; when a process or thread ends, its definition is dropped with the next segment, and a late use of the
  * handle only refers to it. */
 #include "common/clock.h"
-#include "common/file.h"
 #include "sampler/profile/recording.h"
+#include "sampler/profile/segment_file.h"
 #include "sampler/profile/stack_node.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
-#include <zstd.h>
 
-#ifndef O_BINARY
-#define O_BINARY 0
-#endif
-#ifndef O_NOFOLLOW
-#define O_NOFOLLOW 0
-#endif
-#ifndef O_CLOEXEC
-#define O_CLOEXEC 0
-#endif
-
-#define ZSTD_LEVEL 1
 /* Records between two looks at the clock. */
 #define LOOK_PERIOD 64
 /* More frames than any stack has; keeps a record below SP_SEGMENT_MAX. */
@@ -57,12 +42,8 @@ struct space {
 };
 
 struct sp_recording_writer {
-	int fd;
-	char *path;             /* owned, for messages */
-	struct sp_error *error; /* sticky; owned */
-	ZSTD_CCtx *zstd;
-	struct sp_bytes packed; /* output of zstd */
-	uint64_t written;       /* bytes in the file, whole segments only */
+	struct sp_segment_file *file; /* owned */
+	struct sp_error *error;       /* sticky; owned */
 
 	/* The open segment. */
 	struct sp_bytes payload, body;
@@ -82,88 +63,16 @@ struct sp_error *sp_recording_writer_create(const char *path, struct sp_recordin
 	if (!w)
 		return sp_error_no_memory();
 	w->segment = 1;
-	w->path = strdup(path);
-	w->zstd = ZSTD_createCCtx();
-	w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_BINARY | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int errnum = errno;
-	if (w->fd >= 0)
-		sp_file_give_to_user(path);
-	struct sp_error *error = NULL;
-	if (!w->path || !w->zstd)
-		error = sp_error_no_memory();
-	else if (w->fd < 0)
-		error = sp_error_from_errno(errnum, "cannot create the recording %s", path);
+	struct sp_error *error = sp_segment_file_create(path, &w->file);
 	if (error) {
-		sp_error_destroy(sp_recording_writer_finish(w));
+		free(w);
 		return error;
 	}
-	ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_compressionLevel, ZSTD_LEVEL);
 	*ret = w;
 	return NULL;
 }
 
 /* ---- Segments ---- */
-
-static struct sp_error *copy_error(const struct sp_error *error)
-{
-	struct sp_error *copy = sp_error_create(error->code, "%s", error->message);
-	if (copy->code == error->code)
-		copy->errnum = error->errnum;
-	return copy;
-}
-
-static struct sp_error *write_all(struct sp_recording_writer *w, const void *bytes, size_t size)
-{
-	const uint8_t *at = bytes;
-	while (size) {
-		ssize_t n = write(w->fd, at, size < INT32_MAX ? size : INT32_MAX);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return sp_error_from_errno(n ? errno : ENOSPC, "cannot write the recording %s", w->path);
-		at += n;
-		size -= (size_t)n;
-	}
-	return NULL;
-}
-
-/* Appends a segment. When that fails half-way the torn bytes are taken back, as far as the system allows. */
-static struct sp_error *write_segment(struct sp_recording_writer *w, struct sp_segment_header *header,
-                                      const uint8_t *stored)
-{
-	uint8_t bytes[SP_SEGMENT_HEADER_SIZE];
-	header->version = SP_SEGMENT_VERSION;
-	header->sequence = w->segment;
-	header->payload_crc = sp_segment_crc(stored, header->stored_size);
-	sp_segment_header_encode(header, bytes);
-	struct sp_error *error = write_all(w, bytes, sizeof(bytes));
-	if (!error)
-		error = write_all(w, stored, header->stored_size);
-	if (!error) {
-		w->written += sizeof(bytes) + header->stored_size;
-		return NULL;
-	}
-	int unused = ftruncate(w->fd, (off_t)w->written);
-	(void)unused;
-	return error;
-}
-
-/* Compresses the payload where that makes it smaller. */
-static const uint8_t *pack(struct sp_recording_writer *w, struct sp_segment_header *header)
-{
-	header->size = header->stored_size = (uint32_t)w->payload.count;
-	header->packing = SP_SEGMENT_PLAIN;
-	w->packed.count = 0;
-	size_t bound = ZSTD_compressBound(w->payload.count);
-	if (!sp_bytes_reserve(&w->packed, bound))
-		return w->payload.items;
-	size_t size = ZSTD_compress2(w->zstd, w->packed.items, bound, w->payload.items, w->payload.count);
-	if (ZSTD_isError(size) || size >= w->payload.count)
-		return w->payload.items;
-	header->stored_size = (uint32_t)size;
-	header->packing = SP_SEGMENT_ZSTD;
-	return w->packed.items;
-}
 
 static void forget_definition(struct definition *definition)
 {
@@ -203,46 +112,58 @@ static void open_segment(struct sp_recording_writer *w)
 static struct sp_error *fail(struct sp_recording_writer *w, struct sp_error *error)
 {
 	w->error = error;
-	return copy_error(error);
+	return sp_error_copy(error);
 }
 
-struct sp_error *sp_recording_flush(struct sp_recording_writer *w)
+/* Hands the open segment to the file, which writes it soon. */
+static struct sp_error *close_segment(struct sp_recording_writer *w)
 {
 	if (w->error)
-		return copy_error(w->error);
+		return sp_error_copy(w->error);
 	if (!w->payload.count)
 		return NULL;
 	struct sp_segment_header header = {
 		.type = SP_SEGMENT_RECORDS,
+		.sequence = w->segment,
 		.first_time = w->first_time,
 		.last_time = w->last_time,
 	};
-	const uint8_t *stored = pack(w, &header);
-	struct sp_error *error = write_segment(w, &header, stored);
+	struct sp_error *error = sp_segment_file_put(w->file, &header, &w->payload);
 	if (error)
 		return fail(w, error);
 	open_segment(w);
 	return NULL;
 }
 
+struct sp_error *sp_recording_flush(struct sp_recording_writer *w)
+{
+	struct sp_error *error = close_segment(w);
+	if (error)
+		return error;
+	error = sp_segment_file_wait(w->file);
+	return error ? fail(w, error) : NULL;
+}
+
 struct sp_error *sp_recording_flush_old(struct sp_recording_writer *w)
 {
 	if (!w->error && w->payload.count && sp_clock_now() - w->opened < SP_SEGMENT_AGE_NS)
 		return NULL;
-	return sp_recording_flush(w);
+	return close_segment(w);
 }
 
 struct sp_error *sp_recording_writer_finish(struct sp_recording_writer *w)
 {
-	struct sp_error *error = NULL;
-	if (w->fd >= 0) {
-		error = sp_recording_flush(w);
-		struct sp_segment_header header = { .type = SP_SEGMENT_END };
-		if (!error)
-			error = write_segment(w, &header, NULL);
-		if (close(w->fd) && !error)
-			error = sp_error_from_errno(errno, "cannot write the recording %s", w->path);
-	}
+	struct sp_error *error = sp_recording_flush(w);
+	struct sp_segment_header header = { .type = SP_SEGMENT_END, .sequence = w->segment };
+	struct sp_bytes nothing = { 0 };
+	if (!error)
+		error = sp_segment_file_put(w->file, &header, &nothing);
+	free(nothing.items);
+	struct sp_error *file_error = sp_segment_file_destroy(w->file);
+	if (error)
+		sp_error_destroy(file_error);
+	else
+		error = file_error;
 	for (int i = 0; i < SP_SPACE_COUNT; i++) {
 		struct space *space = &w->spaces[i];
 		for (size_t k = 0; k < space->items.count; k++)
@@ -255,10 +176,7 @@ struct sp_error *sp_recording_writer_finish(struct sp_recording_writer *w)
 	sp_vector_deinit(&w->latest);
 	free(w->payload.items);
 	free(w->body.items);
-	free(w->packed.items);
-	ZSTD_freeCCtx(w->zstd);
 	sp_error_destroy(w->error);
-	free(w->path);
 	free(w);
 	return error;
 }
@@ -787,9 +705,9 @@ static bool is_full(struct sp_recording_writer *w)
 struct sp_error *sp_recording_write(struct sp_recording_writer *w, const struct sp_record *record)
 {
 	if (w->error)
-		return copy_error(w->error);
+		return sp_error_copy(w->error);
 	if (is_full(w)) {
-		struct sp_error *error = sp_recording_flush(w);
+		struct sp_error *error = close_segment(w);
 		if (error)
 			return error;
 	}

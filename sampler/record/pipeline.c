@@ -22,16 +22,6 @@
 /* Modules closed in one go. */
 #define CLOSE_BATCH 32
 
-static struct sp_error *error_copy(const struct sp_pipeline *p)
-{
-	if (!p->error)
-		return NULL;
-	struct sp_error *copy = sp_error_create(p->error->code, "%s", p->error->message);
-	if (copy->code == p->error->code && copy->message != p->error->message)
-		copy->errnum = p->error->errnum;
-	return copy;
-}
-
 static void write_sources(struct sp_pipeline *p)
 {
 	for (size_t i = 0; i < p->options.source_count; i++) {
@@ -74,7 +64,7 @@ struct sp_error *sp_pipeline_create(const struct sp_pipeline_options *options, s
 	}
 	write_sources(p);
 	*ret = p;
-	return error_copy(p);
+	return p->error ? sp_error_copy(p->error) : NULL;
 }
 
 struct sp_error *sp_pipeline_add_stream(struct sp_pipeline *p, struct sp_stream *stream)
@@ -347,7 +337,7 @@ struct sp_error *sp_pipeline_advance(struct sp_pipeline *p, uint64_t watermark)
 		sp_modules_keep_kernel(p->modules);
 	if (!p->error)
 		sp_pipeline_fail(p, sp_recording_flush_old(p->options.recording));
-	return error_copy(p);
+	return p->error ? sp_error_copy(p->error) : NULL;
 }
 
 /* ---- The end ---- */
@@ -393,7 +383,7 @@ struct sp_error *sp_pipeline_finish(struct sp_pipeline *p, uint64_t end_time)
 	sp_modules_keep_gone(p->modules);
 	if (!p->error)
 		sp_pipeline_fail(p, sp_recording_flush(p->options.recording));
-	return error_copy(p);
+	return p->error ? sp_error_copy(p->error) : NULL;
 }
 
 struct sp_error *sp_pipeline_next_run(struct sp_pipeline *p, struct sp_backend *backend, uint32_t root_pid)
@@ -404,7 +394,7 @@ struct sp_error *sp_pipeline_next_run(struct sp_pipeline *p, struct sp_backend *
 	p->options.backend = backend;
 	p->options.root_pid = root_pid;
 	sp_modules_set_backend(p->modules, backend);
-	return error_copy(p);
+	return p->error ? sp_error_copy(p->error) : NULL;
 }
 
 void sp_pipeline_counts(const struct sp_pipeline *p, struct sp_pipeline_counts *ret)
