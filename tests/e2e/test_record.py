@@ -269,7 +269,8 @@ class Attach(support.TestCase):
         count = sum(thread["samples"]["length"] for thread in profile["threads"])
         seconds = float(re.search(r"([\d.]+) s of CPU time", result.err).group(1))
         self.assertGreater(seconds, 0.05, result)
-        self.assertGreater(count, 900 * seconds, result)
+        # Loose: clock events of a busy virtual machine come late.
+        self.assertGreater(count, 600 * seconds, result)
 
     def test_no_such_process(self):
         result = self.sp("record", "-s", "-p", "4194000")
