@@ -70,15 +70,17 @@ static struct sp_error *explain_refusal(int errnum)
 
 static struct sp_error *explain_attach(struct sp_error *error, uint32_t pid)
 {
-	char path[32];
+	char path[32], state[32];
 	struct stat st;
 	snprintf(path, sizeof(path), "/proc/%u", pid);
-	if (error->errnum == ESRCH || stat(path, &st)) {
+	if (error->code == SP_ERROR_NOT_FOUND || error->errnum == ESRCH || stat(path, &st)) {
+		bool zombie = sp_proc_status_field(pid, "State", state, sizeof(state)) && state[0] == 'Z';
 		sp_error_destroy(error);
-		return sp_error_create(SP_ERROR_NOT_FOUND, "there is no process %u", pid);
+		return sp_error_create(SP_ERROR_NOT_FOUND,
+		                       zombie ? "process %u has ended already; its parent has not collected it yet"
+		                              : "there is no process %u",
+		                       pid);
 	}
-	if (error->errnum == EMFILE)
-		return sp_error_prefix(error, "raise the limit of open files (ulimit -n)");
 	if (error->code != SP_ERROR_PERMISSION)
 		return error;
 	int errnum = error->errnum;
@@ -104,5 +106,7 @@ struct sp_error *sp_refusal_explain(struct sp_error *error, uint32_t attach_pid)
 		sp_error_destroy(error);
 		return explain_refusal(errnum);
 	}
+	if (error->errnum == EMFILE)
+		return sp_error_prefix(error, "raise the limit of open files (ulimit -n)");
 	return attach_pid ? explain_attach(error, attach_pid) : error;
 }

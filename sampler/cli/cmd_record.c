@@ -315,8 +315,9 @@ static int exit_status(const struct record *record, const struct sp_session_resu
 /* Says how it went; the status that sp ends with. */
 static int report(const struct record *record, const struct sp_session_result *result)
 {
-	if (result->status.exec_errno)
-		return say_exec_failure(record, result->status.exec_errno);
+	int errnum = result->status.exec_errno;
+	if (errnum && !result->runs)
+		return say_exec_failure(record, errnum);
 	say_summary(record, result);
 	say_end_of_command(record, result);
 	if (result->write_error)
@@ -327,7 +328,8 @@ static int report(const struct record *record, const struct sp_session_result *r
 		sp_log(&record->log, SP_LOG_INFO, "wrote %s (%.1f MB)%s%s", record->session.output,
 		       (double)result->profile_bytes / 1e6, record->serve ? "" : "; look at it with: sp load ",
 		       record->serve ? "" : record->session.output);
-	return exit_status(record, result);
+	/* An earlier iteration could be run. */
+	return errnum ? say_exec_failure(record, errnum) : exit_status(record, result);
 }
 
 static struct sp_error *record_and_view(struct record *record, int *ret_status)
@@ -338,7 +340,7 @@ static struct sp_error *record_and_view(struct record *record, int *ret_status)
 	if (error)
 		return error;
 	*ret_status = report(record, &result);
-	bool serve = record->serve && result.profile_written && !result.status.exec_errno;
+	bool serve = record->serve && result.profile_written;
 	/* Ctrl-C ended the command, not the wish to look at the profile; a signal from elsewhere ends all. */
 	if (result.stop_signal && result.stop_passed_on && !record->session.capture.pid)
 		serve = false;

@@ -327,7 +327,8 @@ static void run(struct session *session)
 	struct sp_capture_counts counts = ops->counts(session->backend);
 	result->capture.lost += counts.lost;
 	result->capture.throttled += counts.throttled;
-	result->runs++;
+	/* What could not be run is no run. */
+	result->runs += !result->status.exec_errno;
 	sp_pipeline_survivors(session->pipeline, emit_survivor, session);
 }
 
@@ -335,9 +336,9 @@ static bool wants_another_run(const struct session *session)
 {
 	const struct sp_session_result *result = session->result;
 	if (result->runs >= session->options->iterations || result->stop_signal || result->write_error ||
-	    !result->status.exited)
+	    !result->status.exited || result->status.exec_errno)
 		return false;
-	bool failed = result->status.signal || result->status.code || result->status.exec_errno;
+	bool failed = result->status.signal || result->status.code;
 	return !failed || session->options->ignore_exit_code;
 }
 
@@ -347,9 +348,7 @@ static char *describe_emptiness(const struct session *session)
 {
 	const struct sp_session_result *result = session->result;
 	char text[256];
-	if (result->status.exec_errno)
-		snprintf(text, sizeof(text), "the command could not be run: %s", strerror(result->status.exec_errno));
-	else if (result->capture.lost)
+	if (result->capture.lost)
 		snprintf(text, sizeof(text), "all samples were lost (%llu records)",
 		         (unsigned long long)result->capture.lost);
 	else
@@ -482,7 +481,7 @@ struct sp_error *sp_session_run(const struct sp_session_options *options, struct
 				break;
 			run(&session);
 		}
-		if (!ret->status.exec_errno)
+		if (ret->runs)
 			write_profile(&session);
 	}
 	session_deinit(&session);

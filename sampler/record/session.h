@@ -46,7 +46,7 @@ struct sp_session_result {
 	struct sp_exit_status status; /* of the last run */
 	int stop_signal;              /* the signal that ended the recording, 0 = none */
 	bool stop_passed_on;          /* ... and that the command was sent in its turn */
-	unsigned runs;
+	unsigned runs; /* of the command; one that could not be started does not count */
 	bool profile_written;
 	uint64_t profile_bytes;
 	double seconds; /* wall time of the runs */

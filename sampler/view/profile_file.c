@@ -133,9 +133,11 @@ static struct sp_error *check_object(const char *path, const char *text, size_t 
 	sp_json_read_init(&r, text, size);
 	if (sp_json_read_object(&r)) {
 		while (sp_json_next_key(&r, &key, &length)) {
-			meta |= length == 4 && !memcmp(key, "meta", 4);
-			threads |= length == 7 && !memcmp(key, "threads", 7);
 			known |= !keys++ && is_profile_key(key, length);
+			if (length == 4 && !memcmp(key, "meta", 4))
+				meta = sp_json_peek(&r) == SP_JSON_KIND_OBJECT;
+			else if (length == 7 && !memcmp(key, "threads", 7))
+				threads = sp_json_peek(&r) == SP_JSON_KIND_ARRAY;
 			sp_json_skip(&r);
 		}
 	}

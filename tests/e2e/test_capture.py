@@ -353,6 +353,19 @@ class TestRefusal(CaptureTestCase):
         result = self.print_events("-p", "4194304", "-d", "1")
         self.assertEqual((result.status, result.err), (2, "there is no process 4194304\n"))
 
+    def test_a_process_that_waits_for_its_parent(self):
+        zombie = subprocess.Popen(["true"])
+        self.addCleanup(zombie.wait)
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+        result = self.print_events("-p", zombie.pid, "-d", "1")
+        self.assertEqual(result.status, 2)
+        self.assertIn(f"process {zombie.pid} has ended already", result.err)
+
+    def test_too_few_open_files(self):
+        result = self.print_events("-l", "true", under=("sh", "-c", 'ulimit -n 5; exec "$@"', "sh"))
+        self.assertEqual(result.status, 2)
+        self.assertIn("raise the limit of open files (ulimit -n)", result.err)
+
 
 @support.needs_perf_event()
 class TestAttach(CaptureTestCase):

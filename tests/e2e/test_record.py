@@ -117,6 +117,18 @@ class Iterations(support.TestCase):
         self.assertEqual(result.status, 4, result)
         self.assertEqual((self.folder / "runs").read_text().count("x"), 3)
 
+    def test_a_command_that_vanishes_leaves_the_earlier_runs(self):
+        script = self.folder / "once"
+        for options in ((), ("-i",)):
+            with self.subTest(options=options):
+                script.write_text('#!/bin/sh\ni=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; rm "$0"\n')
+                script.chmod(0o755)
+                result = self.sp("record", "-s", "--iteration-count", "3", *options, script)
+                self.assertEqual(result.status, 127, result)
+                self.assertIn("command not found", result.err)
+                profile = support.read_profile(self.folder / "profile.json.gz")
+                self.assertGreater(sum(len(thread["samples"]["stack"]) for thread in profile["threads"]), 0)
+
     def test_all_runs_are_in_one_profile(self):
         program = support.build_program("split.c", "-O1", "-g")
         self.sp_ok("record", "-s", "--iteration-count", "3", program, "200")

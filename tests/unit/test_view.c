@@ -63,6 +63,8 @@ static void test_what_is_a_profile(void **state)
 		{ "", "is empty" },
 		{ "   ", "is not a Firefox Profiler profile" },
 		{ "PERFILE2xxxxxxxx", "is not a Firefox Profiler profile" },
+		{ "{\"meta\":null,\"threads\":null}", "is not a Firefox Profiler profile" },
+		{ "{\"meta\":{},\"threads\":{}}", "is not a Firefox Profiler profile" },
 		{ "[]", "is not a Firefox Profiler profile" },
 		{ "{}", "no \"meta\"" },
 		{ "{\"meta\":{}}", "no \"meta\"" },
