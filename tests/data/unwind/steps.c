@@ -168,6 +168,58 @@ NOINLINE void from_vdso(void)
 	sink += (int)now.tv_nsec;
 }
 
+#ifdef __x86_64__
+/* Written by hand: a leaf and a function with a frame pointer, both without tables, and one whose tables describe a
+ * stack that grows by a number found at run time. */
+int asm_leaf(int x);
+int asm_with_frame_pointer(int x);
+int asm_with_tables(int x);
+__asm__(".text\n"
+        "asm_leaf:\n"
+        "	lea 1(%rdi), %eax\n"
+        "	imul %edi, %eax\n"
+        "	ret\n"
+        "asm_with_frame_pointer:\n"
+        "	push %rbp\n"
+        "	mov %rsp, %rbp\n"
+        "	sub $32, %rsp\n"
+        "	call asm_leaf\n"
+        "	mov %eax, -4(%rbp)\n"
+        "	mov %eax, %edi\n"
+        "	call asm_leaf\n"
+        "	add -4(%rbp), %eax\n"
+        "	leave\n"
+        "	ret\n"
+        "asm_with_tables:\n"
+        "	.cfi_startproc\n"
+        "	push %r12\n"
+        "	.cfi_def_cfa_offset 16\n"
+        "	.cfi_offset %r12, -16\n"
+        "	mov %rsp, %r12\n"
+        "	.cfi_def_cfa %r12, 16\n"
+        "	and $63, %rdi\n"
+        "	sub %rdi, %rsp\n"
+        "	and $-16, %rsp\n"
+        "	call asm_leaf\n"
+        "	mov %r12, %rsp\n"
+        "	.cfi_def_cfa %rsp, 16\n"
+        "	pop %r12\n"
+        "	.cfi_def_cfa_offset 8\n"
+        "	.cfi_restore %r12\n"
+        "	ret\n"
+        "	.cfi_endproc\n");
+
+NOINLINE int by_hand(int x)
+{
+	return asm_leaf(x) + asm_with_frame_pointer(x) + asm_with_tables(x);
+}
+#else
+NOINLINE int by_hand(int x)
+{
+	return leaf(x);
+}
+#endif
+
 NOINLINE void everything(void)
 {
 	sink += recurse(5) + many_registers(1, 2, 3, 4, 5, 6, 7, 8) + with_alloca(100);
@@ -179,6 +231,7 @@ NOINLINE void everything(void)
 	sink += (int)floating(2.5, 3);
 	for (int i = 0; i < 6; i++)
 		sink += switches(i);
+	sink += by_hand(7);
 	from_vdso();
 }
 
