@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct sp_object_format *const formats[] = { &sp_elf_format };
+static const struct sp_object_format *const formats[] = { &sp_elf_format, &sp_pe_format };
 
 static void lazy_destroy(struct sp_lazy_bytes *lazy)
 {

@@ -107,12 +107,15 @@ const uint8_t *sp_object_image_bytes(const struct sp_object *object, uint64_t ad
 struct sp_error *sp_object_symbols(struct sp_object *object, struct sp_symbols *ret);
 void sp_symbols_deinit(struct sp_symbols *symbols);
 
-/* Functions known from unwind tables (.eh_frame), in the table's order; duplicates are possible. A corrupt table ends
- * the list early. The caller frees *ret. */
+/* Functions known from unwind tables (.eh_frame, .pdata), in the table's order; duplicates are possible. A corrupt
+ * table ends the list early. The caller frees *ret. */
 struct sp_error *sp_object_functions(struct sp_object *object, struct sp_function_range **ret, size_t *ret_count);
 
 /* The build ID or UUID bytes; NULL when there are none. */
 const uint8_t *sp_object_build_id(const struct sp_object *object, size_t *ret_size);
+
+/* The path of the PDB as a PE file's linker wrote it; NULL when there is none. */
+const char *sp_object_pdb_path(const struct sp_object *object);
 
 struct sp_debug_link {
 	const char *name; /* .gnu_debuglink */

@@ -76,7 +76,7 @@ struct sp_error *sp_object_stored_bytes(const struct sp_object *object, const st
 /* XOR of the first 4096 bytes in 16-byte lanes: the identity of files without one. False when all is zero. */
 bool sp_object_text_hash(const uint8_t *text, size_t size, uint8_t ret[16]);
 
-extern const struct sp_object_format sp_elf_format;
+extern const struct sp_object_format sp_elf_format, sp_pe_format;
 
 /* eh_frame.c: sp_object_format.functions of all formats that have .eh_frame. */
 struct sp_error *sp_eh_frame_functions(struct sp_object *object, struct sp_function_range **ret, size_t *ret_count);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes seeds for fuzz_object into a folder: small ELF files of many shapes, made by the compilers at hand.
+"""Writes seeds for fuzz_object into a folder: small ELF and PE files of many shapes, made by the compilers at hand.
 
     tests/fuzz/seeds_object.py FOLDER && build/fuzz/tests/fuzz_object FOLDER
 """
@@ -17,6 +17,14 @@ int exported(int n) { return local(n) + imported(n); }
 """
 
 BUILDS = {
+    "pe-x86_64": "clang --target=x86_64-w64-mingw32 -O1 -g -shared -nostdlib -fasynchronous-unwind-tables -fuse-ld=lld "
+    "-Wl,-e,exported,--export-all-symbols -Dimported=exported a.c -o OUT",
+    "pe-arm64": "clang --target=aarch64-w64-mingw32 -O1 -shared -nostdlib -fuse-ld=lld -Wl,-e,exported,--export-all-symbols "
+    "-Dimported=exported a.c -o OUT",
+    "pe-x86": "clang --target=i686-w64-mingw32 -O1 -g -shared -nostdlib -fuse-ld=lld -Wl,-e,exported,--export-all-symbols "
+    "-Dimported=exported a.c -o OUT",
+    "pe-rsds": "clang --target=x86_64-pc-windows-msvc -O1 -gcodeview -g -Dimported=exported -c a.c -o a.obj && "
+    "lld-link /dll /noentry /nodefaultlib /debug /export:exported /implib:a.lib /pdb:a.pdb /out:OUT a.obj",
     "x86_64": "gcc -O1 -g -shared -fPIC -nostdlib a.c -o OUT",
     "x86_64-now": "gcc -O1 -shared -fPIC -nostdlib -fcf-protection -Wl,-z,now,-z,ibtplt a.c -o OUT",
     "x86_64-stripped": "gcc -O1 -s -shared -fPIC -nostdlib a.c -o OUT",
