@@ -22,6 +22,7 @@ libelf-dev pc:libelf
 libdwarf-dev h:libdwarf/libdwarf.h|h:libdwarf-0/libdwarf.h|h:libdwarf.h
 libiberty-dev h:libiberty/demangle.h|h:demangle.h
 libcapstone-dev pc:capstone
+libminizip-dev pc:minizip
 '
 
 # The compilers make test programs of every kind that sp reads; the rest are oracles.
