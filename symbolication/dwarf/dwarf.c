@@ -115,7 +115,7 @@ size_t sp_dwarf_memory(const struct sp_dwarf *dwarf)
 struct match {
 	struct dw_unit *unit, *dies; /* NULL unit = no match */
 	const struct dw_functions *functions;
-	const struct dw_interval *function; /* NULL = none */
+	const struct sp_interval *function; /* NULL = none */
 	const struct dw_lines *lines;
 	struct dw_place place;
 	bool has_place;
@@ -178,7 +178,7 @@ static struct sp_error *match_unit(struct dw_unit *unit, uint64_t address, struc
 		error = dw_lines_get(unit, &ret->lines);
 	if (error)
 		return error;
-	ret->function = dw_piece_at(ret->functions->pieces, ret->functions->piece_count, address);
+	ret->function = sp_interval_at(ret->functions->pieces, ret->functions->piece_count, address);
 	ret->has_place = ret->lines && dw_lines_find(ret->lines, address, &ret->place);
 	return NULL;
 }

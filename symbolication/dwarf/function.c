@@ -56,7 +56,7 @@ static void read_body(struct sp_cursor *c, const struct dw_unit *unit, const str
 
 struct table {
 	SP_VECTOR(struct dw_function) functions;
-	SP_VECTOR(struct dw_interval) ranges; /* id = function */
+	SP_VECTOR(struct sp_interval) ranges; /* id = function */
 };
 
 static struct sp_error *add_function(const struct dw_unit *unit, uint32_t die, const struct body *body,
@@ -74,7 +74,7 @@ static struct sp_error *add_function(const struct dw_unit *unit, uint32_t die, c
 	if (!sp_vector_push(&table->functions, (struct dw_function){ .die = die }))
 		return sp_error_no_memory();
 	for (size_t i = 0; i < scratch->count; i++) {
-		struct dw_interval range = { scratch->items[i].start, scratch->items[i].end,
+		struct sp_interval range = { scratch->items[i].start, scratch->items[i].end,
 			                     (uint32_t)table->functions.count - 1 };
 		if (!sp_vector_push(&table->ranges, range))
 			return sp_error_no_memory();
@@ -154,8 +154,8 @@ static struct sp_error *functions_create(const struct dw_unit *unit, struct dw_f
 		error = walk(unit, &scratch, &table);
 	/* Where functions overlap, the tightest range has the address; of equal ones the last in the file. */
 	if (!error)
-		error = dw_keep_tightest(table.ranges.items, table.ranges.count, &functions->pieces,
-		                         &functions->piece_count);
+		error = sp_interval_tightest(table.ranges.items, table.ranges.count, &functions->pieces,
+		                             &functions->piece_count);
 	sp_vector_deinit(&scratch);
 	sp_vector_deinit(&table.ranges);
 	if (error) {
@@ -215,7 +215,7 @@ struct tree {
 	struct dw_unit *unit;
 	SP_VECTOR(struct dw_inline) inlines;
 	SP_VECTOR(struct dw_die) foreign;
-	SP_VECTOR(struct dw_interval) intervals; /* id = node */
+	SP_VECTOR(struct sp_interval) intervals; /* id = node */
 	SP_VECTOR(struct dw_range) clips;        /* of the open levels, those of a level sorted */
 	struct dw_ranges scratch;
 	size_t depth;
@@ -266,7 +266,7 @@ static struct sp_error *clip(struct tree *tree, const struct body *body, const s
 			if (cut.start >= cut.end)
 				continue;
 			if (!sp_vector_push(&tree->clips, cut) ||
-			    !sp_vector_push(&tree->intervals, (struct dw_interval){ cut.start, cut.end, node }))
+			    !sp_vector_push(&tree->intervals, (struct sp_interval){ cut.start, cut.end, node }))
 				return sp_error_no_memory();
 			tree->too_many = tree->intervals.count > DW_MAX_INTERVALS;
 		}
@@ -388,7 +388,7 @@ static struct sp_error *read_tree(struct tree *tree, uint32_t die)
 }
 
 /* Numbers the nodes that pieces lead to, and those around them, anew: places[node] = new number. */
-static uint32_t number_nodes(const struct tree *tree, const struct dw_interval *pieces, size_t count, uint32_t *places)
+static uint32_t number_nodes(const struct tree *tree, const struct sp_interval *pieces, size_t count, uint32_t *places)
 {
 	uint32_t used = 0;
 	memset(places, 0, tree->inlines.count * sizeof(*places));
@@ -402,7 +402,7 @@ static uint32_t number_nodes(const struct tree *tree, const struct dw_interval *
 }
 
 /* Turns pieces into starts, with a start of "outside" in each gap. */
-static void set_starts(const struct dw_interval *pieces, size_t count, const uint32_t *places,
+static void set_starts(const struct sp_interval *pieces, size_t count, const uint32_t *places,
                        struct dw_inlines *inlines)
 {
 	uint32_t n = 0;
@@ -421,7 +421,7 @@ static void set_starts(const struct dw_interval *pieces, size_t count, const uin
 	inlines->start_count = n;
 }
 
-static size_t count_starts(const struct dw_interval *pieces, size_t count)
+static size_t count_starts(const struct sp_interval *pieces, size_t count)
 {
 	size_t starts = count;
 	for (size_t i = 0; i < count; i++)
@@ -430,7 +430,7 @@ static size_t count_starts(const struct dw_interval *pieces, size_t count)
 }
 
 /* Packs what was read into one allocation. */
-static struct sp_error *pack(const struct tree *tree, const struct dw_interval *pieces, size_t count,
+static struct sp_error *pack(const struct tree *tree, const struct sp_interval *pieces, size_t count,
                              struct dw_inlines **ret, size_t *ret_size)
 {
 	uint32_t *places = malloc(tree->inlines.count * sizeof(*places));
@@ -469,7 +469,7 @@ static struct sp_error *pack(const struct tree *tree, const struct dw_interval *
 static struct sp_error *inlines_create(struct dw_unit *unit, uint32_t die, struct dw_inlines **ret)
 {
 	struct tree *tree = malloc(sizeof(*tree)); /* its levels are set before they are read */
-	struct dw_interval *pieces = NULL;
+	struct sp_interval *pieces = NULL;
 	size_t count = 0, size = 0;
 	if (!tree)
 		return sp_error_no_memory();
@@ -477,7 +477,7 @@ static struct sp_error *inlines_create(struct dw_unit *unit, uint32_t die, struc
 	tree->unit = unit;
 	struct sp_error *error = read_tree(tree, die);
 	if (!error)
-		error = dw_sweep(tree->intervals.items, tree->intervals.count, &pieces, &count);
+		error = sp_interval_sweep(tree->intervals.items, tree->intervals.count, &pieces, &count);
 	if (!error)
 		error = pack(tree, pieces, count, ret, &size);
 	dw_count_memory(unit->file->dwarf, size);

@@ -17,6 +17,7 @@
 #include "common/vector.h"
 #include "constants.h"
 #include "dwarf.h"
+#include "symbolication/interval.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -381,32 +382,7 @@ struct dw_ranges { /* an SP_VECTOR */
 struct sp_error *dw_ranges_read(const struct dw_unit *unit, const struct dw_value *low, const struct dw_value *high,
                                 const struct dw_value *ranges, struct dw_ranges *ret);
 
-/* ---- Overlapping intervals (interval.c) ---- */
-
-struct dw_interval {
-	uint64_t start, end;
-	uint32_t id;
-};
-
-/* Flattens intervals to disjoint pieces in ascending order: at each address the one with the highest id wins.
- * Sorts `intervals`. The caller frees *ret. */
-struct sp_error *dw_sweep(struct dw_interval *intervals, size_t count, struct dw_interval **ret, size_t *ret_count);
-/* As dw_sweep(), but at each address the shortest one wins, of equal ones that with the highest id. */
-struct sp_error *dw_keep_tightest(struct dw_interval *intervals, size_t count, struct dw_interval **ret,
-                                  size_t *ret_count);
-/* The piece that holds an address, NULL when none does. */
-static inline const struct dw_interval *dw_piece_at(const struct dw_interval *pieces, size_t count, uint64_t address)
-{
-	size_t low = 0, high = count; /* pieces[low - 1].start <= address < pieces[high].start */
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-		if (pieces[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low && address < pieces[low - 1].end ? &pieces[low - 1] : NULL;
-}
+/* ---- Overlapping intervals (tree.c) ---- */
 
 /* qsort(), for which no items may be NULL. */
 static inline void dw_sort(void *items, size_t count, size_t size, int (*compare)(const void *, const void *))
@@ -417,12 +393,12 @@ static inline void dw_sort(void *items, size_t count, size_t size, int (*compare
 
 /* All of the intervals kept: finds every one that holds an address. */
 struct dw_tree {
-	struct dw_interval *intervals; /* owned; sorted by start */
+	struct sp_interval *intervals; /* owned; sorted by start */
 	uint64_t *ends; /* owned; the highest end of the subtree whose root is in the middle of its range */
 	size_t count;
 };
 /* Takes over `intervals`, also when it fails. */
-struct sp_error *dw_tree_init(struct dw_tree *tree, struct dw_interval *intervals, size_t count);
+struct sp_error *dw_tree_init(struct dw_tree *tree, struct sp_interval *intervals, size_t count);
 void dw_tree_deinit(struct dw_tree *tree);
 /* Appends the ids to a vector that has SP_VECTOR's layout; false without memory. */
 struct dw_ids { /* an SP_VECTOR */
@@ -441,7 +417,7 @@ struct dw_line_file {
 /* One line program: rows that repeat the one before are dropped, the rest is two arrays. */
 struct dw_lines {
 	uint16_t version;
-	struct dw_interval *pieces; /* of sequences; id = index in `sequences`. Disjoint */
+	struct sp_interval *pieces; /* of sequences; id = index in `sequences`. Disjoint */
 	size_t piece_count;
 	struct dw_sequence *sequences;
 	size_t sequence_count;
@@ -502,7 +478,7 @@ struct dw_function {
 };
 
 struct dw_functions {
-	struct dw_interval *pieces; /* disjoint; id = index in `functions` */
+	struct sp_interval *pieces; /* disjoint; id = index in `functions` */
 	size_t piece_count;
 	struct dw_function *functions;
 	size_t count;

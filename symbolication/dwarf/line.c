@@ -456,13 +456,13 @@ static void read_names(struct builder *b, const struct dw_unit *unit, const stru
 static struct sp_error *make_pieces(struct dw_lines *lines)
 {
 	uint32_t count = (uint32_t)lines->sequence_count;
-	struct dw_interval *intervals = calloc(count + 1u, sizeof(*intervals));
+	struct sp_interval *intervals = calloc(count + 1u, sizeof(*intervals));
 	if (!intervals)
 		return sp_error_no_memory();
 	for (uint32_t i = 0; i < count; i++)
-		intervals[i] = (struct dw_interval){ lines->sequences[i].start, lines->sequences[i].end,
+		intervals[i] = (struct sp_interval){ lines->sequences[i].start, lines->sequences[i].end,
 			                             count - 1 - i };
-	struct sp_error *error = dw_keep_tightest(intervals, count, &lines->pieces, &lines->piece_count);
+	struct sp_error *error = sp_interval_tightest(intervals, count, &lines->pieces, &lines->piece_count);
 	free(intervals);
 	for (size_t i = 0; i < lines->piece_count; i++)
 		lines->pieces[i].id = count - 1 - lines->pieces[i].id;
@@ -601,7 +601,7 @@ struct sp_error *dw_lines_get(struct dw_unit *unit, const struct dw_lines **ret)
 
 bool dw_lines_find(const struct dw_lines *lines, uint64_t address, struct dw_place *ret)
 {
-	const struct dw_interval *piece = dw_piece_at(lines->pieces, lines->piece_count, address);
+	const struct sp_interval *piece = sp_interval_at(lines->pieces, lines->piece_count, address);
 	if (!piece)
 		return false;
 	const struct dw_sequence *sequence = &lines->sequences[piece->id];

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-typedef SP_VECTOR(struct dw_interval) intervals;
+typedef SP_VECTOR(struct sp_interval) intervals;
 typedef SP_VECTOR(uint64_t) offsets;
 
 static int compare_offsets(const void *a, const void *b)
@@ -86,7 +86,7 @@ static void take_tuple(struct scan *scan, uint64_t from, uint64_t size, bool *an
 	if (from > scan->last || end <= scan->first || end <= from || !dw_is_code(scan->file, from))
 		return;
 	*any = true;
-	if (!sp_vector_push(&scan->found, (struct dw_interval){ from, end, (uint32_t)scan->units.count }))
+	if (!sp_vector_push(&scan->found, (struct sp_interval){ from, end, (uint32_t)scan->units.count }))
 		scan->no_memory = true;
 }
 
@@ -144,10 +144,10 @@ struct sp_error *dw_map_by_aranges(struct sp_dwarf *dwarf, uint64_t first, uint6
 
 /* ---- Units without a set ---- */
 
-static bool add_pieces(const struct dw_interval *pieces, size_t count, uint32_t id, intervals *found)
+static bool add_pieces(const struct sp_interval *pieces, size_t count, uint32_t id, intervals *found)
 {
 	for (size_t i = 0; i < count; i++)
-		if (!sp_vector_push(found, (struct dw_interval){ pieces[i].start, pieces[i].end, id }))
+		if (!sp_vector_push(found, (struct sp_interval){ pieces[i].start, pieces[i].end, id }))
 			return false;
 	return true;
 }
@@ -174,7 +174,7 @@ static struct sp_error *add_unit(struct dw_unit *unit, uint32_t id, struct dw_ra
 	if (error)
 		return error;
 	for (size_t i = 0; i < scratch->count; i++)
-		if (!sp_vector_push(found, (struct dw_interval){ scratch->items[i].start, scratch->items[i].end, id }))
+		if (!sp_vector_push(found, (struct sp_interval){ scratch->items[i].start, scratch->items[i].end, id }))
 			return sp_error_no_memory();
 	return scratch->count ? NULL : add_contents(unit, id, found);
 }

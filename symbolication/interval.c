@@ -1,15 +1,18 @@
-/* Intervals that overlap: flattened to disjoint pieces by a rule (sweep), or kept and searched (tree). */
-#include "internal.h"
+/* See interval.h. The sweep keeps the intervals that have begun in a heap, the best one on top. */
+#include "symbolication/interval.h"
+
+#include "common/vector.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define DIGIT_BITS 8
 #define DIGITS (1u << DIGIT_BITS)
 
-static void insertion_sort(struct dw_interval *intervals, size_t count)
+static void insertion_sort(struct sp_interval *intervals, size_t count)
 {
 	for (size_t i = 1; i < count; i++) {
-		struct dw_interval item = intervals[i];
+		struct sp_interval item = intervals[i];
 		size_t k = i;
 		for (; k && intervals[k - 1].start > item.start; k--)
 			intervals[k] = intervals[k - 1];
@@ -18,7 +21,7 @@ static void insertion_sort(struct dw_interval *intervals, size_t count)
 }
 
 /* Moves the intervals from `from` to `to`, ordered by eight bits of their starts. */
-static void sort_digit(const struct dw_interval *from, struct dw_interval *to, size_t count, unsigned shift)
+static void sort_digit(const struct sp_interval *from, struct sp_interval *to, size_t count, unsigned shift)
 {
 	size_t places[DIGITS] = { 0 };
 	for (size_t i = 0; i < count; i++)
@@ -32,8 +35,8 @@ static void sort_digit(const struct dw_interval *from, struct dw_interval *to, s
 		to[places[from[i].start >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* A radix sort over the bits in which the starts differ. False without memory. */
-static bool sort_by_start(struct dw_interval *intervals, size_t count)
+/* A radix sort over the bits in which the starts differ. */
+bool sp_interval_sort(struct sp_interval *intervals, size_t count)
 {
 	uint64_t any = 0, last = 0;
 	bool sorted = true;
@@ -48,14 +51,14 @@ static bool sort_by_start(struct dw_interval *intervals, size_t count)
 		insertion_sort(intervals, count);
 		return true;
 	}
-	struct dw_interval *other = malloc(count * sizeof(*other)), *from = intervals, *to = other;
+	struct sp_interval *other = malloc(count * sizeof(*other)), *from = intervals, *to = other;
 	if (!other)
 		return false;
 	for (unsigned shift = 0; shift < 64; shift += DIGIT_BITS) {
 		if (!(any >> shift & (DIGITS - 1)))
 			continue;
 		sort_digit(from, to, count, shift);
-		struct dw_interval *swap = from;
+		struct sp_interval *swap = from;
 		from = to;
 		to = swap;
 	}
@@ -71,7 +74,7 @@ struct heap {
 	size_t count;
 };
 
-static void heap_push(struct heap *heap, const struct dw_interval *intervals, uint32_t item)
+static void heap_push(struct heap *heap, const struct sp_interval *intervals, uint32_t item)
 {
 	size_t i = heap->count++;
 	while (i && intervals[heap->items[(i - 1) / 2]].id < intervals[item].id) {
@@ -81,7 +84,7 @@ static void heap_push(struct heap *heap, const struct dw_interval *intervals, ui
 	heap->items[i] = item;
 }
 
-static void heap_pop(struct heap *heap, const struct dw_interval *intervals)
+static void heap_pop(struct heap *heap, const struct sp_interval *intervals)
 {
 	uint32_t item = heap->items[--heap->count];
 	size_t i = 0;
@@ -99,15 +102,16 @@ static void heap_pop(struct heap *heap, const struct dw_interval *intervals)
 	heap->items[i] = item;
 }
 
-struct sp_error *dw_sweep(struct dw_interval *intervals, size_t count, struct dw_interval **ret, size_t *ret_count)
+struct sp_error *sp_interval_sweep(struct sp_interval *intervals, size_t count, struct sp_interval **ret,
+                                   size_t *ret_count)
 {
 	*ret = NULL;
 	*ret_count = 0;
 	if (!count)
 		return NULL;
-	if (!sort_by_start(intervals, count))
+	if (!sp_interval_sort(intervals, count))
 		return sp_error_no_memory();
-	SP_VECTOR(struct dw_interval) pieces = { 0 };
+	SP_VECTOR(struct sp_interval) pieces = { 0 };
 	struct heap heap = { .items = malloc(count * sizeof(*heap.items)) };
 	bool ok = heap.items && sp_vector_reserve(&pieces, count);
 	uint64_t at = 0;
@@ -120,13 +124,13 @@ struct sp_error *dw_sweep(struct dw_interval *intervals, size_t count, struct dw
 			heap_pop(&heap, intervals);
 		if (!heap.count)
 			continue;
-		const struct dw_interval *top = &intervals[heap.items[0]];
+		const struct sp_interval *top = &intervals[heap.items[0]];
 		uint64_t end = next < count && intervals[next].start < top->end ? intervals[next].start : top->end;
-		struct dw_interval *last = pieces.count ? &pieces.items[pieces.count - 1] : NULL;
+		struct sp_interval *last = pieces.count ? &pieces.items[pieces.count - 1] : NULL;
 		if (last && last->end == at && last->id == top->id)
 			last->end = end;
 		else
-			ok = sp_vector_push(&pieces, (struct dw_interval){ at, end, top->id });
+			ok = sp_vector_push(&pieces, (struct sp_interval){ at, end, top->id });
 		at = end;
 	}
 	free(heap.items);
@@ -141,7 +145,7 @@ struct sp_error *dw_sweep(struct dw_interval *intervals, size_t count, struct dw
 
 static int compare_spans(const void *a, const void *b)
 {
-	const struct dw_interval *x = a, *y = b;
+	const struct sp_interval *x = a, *y = b;
 	uint64_t x_span = x->end - x->start, y_span = y->end - y->start;
 	if (x_span != y_span)
 		return x_span > y_span ? -1 : 1;
@@ -149,32 +153,32 @@ static int compare_spans(const void *a, const void *b)
 }
 
 /* Where some overlap: a sweep with the rank by size as the id. */
-static struct sp_error *sweep_by_span(struct dw_interval *intervals, size_t count, struct dw_interval **ret,
+static struct sp_error *sweep_by_span(struct sp_interval *intervals, size_t count, struct sp_interval **ret,
                                       size_t *ret_count)
 {
 	uint32_t *ids = malloc(count * sizeof(*ids));
 	if (!ids)
 		return sp_error_no_memory();
-	dw_sort(intervals, count, sizeof(*intervals), compare_spans);
+	qsort(intervals, count, sizeof(*intervals), compare_spans);
 	for (size_t i = 0; i < count; i++) {
 		ids[i] = intervals[i].id;
 		intervals[i].id = (uint32_t)i;
 	}
-	struct sp_error *error = dw_sweep(intervals, count, ret, ret_count);
+	struct sp_error *error = sp_interval_sweep(intervals, count, ret, ret_count);
 	for (size_t i = 0; i < *ret_count; i++)
 		(*ret)[i].id = ids[(*ret)[i].id];
 	free(ids);
 	return error;
 }
 
-struct sp_error *dw_keep_tightest(struct dw_interval *intervals, size_t count, struct dw_interval **ret,
-                                  size_t *ret_count)
+struct sp_error *sp_interval_tightest(struct sp_interval *intervals, size_t count, struct sp_interval **ret,
+                                      size_t *ret_count)
 {
 	*ret = NULL;
 	*ret_count = 0;
 	if (!count)
 		return NULL;
-	if (!sort_by_start(intervals, count))
+	if (!sp_interval_sort(intervals, count))
 		return sp_error_no_memory();
 	for (size_t i = 1; i < count; i++)
 		if (intervals[i].start < intervals[i - 1].end)
@@ -185,67 +189,4 @@ struct sp_error *dw_keep_tightest(struct dw_interval *intervals, size_t count, s
 	memcpy(*ret, intervals, count * sizeof(**ret));
 	*ret_count = count;
 	return NULL;
-}
-
-/* The root of the subtree over [low, high) is its middle. */
-static uint64_t set_ends(struct dw_tree *tree, size_t low, size_t high)
-{
-	if (low >= high)
-		return 0;
-	size_t middle = low + (high - low) / 2;
-	uint64_t left = set_ends(tree, low, middle), right = set_ends(tree, middle + 1, high);
-	uint64_t end = tree->intervals[middle].end;
-	end = left > end ? left : end;
-	end = right > end ? right : end;
-	tree->ends[middle] = end;
-	return end;
-}
-
-struct sp_error *dw_tree_init(struct dw_tree *tree, struct dw_interval *intervals, size_t count)
-{
-	*tree = (struct dw_tree){ 0 };
-	if (!count) {
-		free(intervals);
-		return NULL;
-	}
-	tree->ends = malloc(count * sizeof(*tree->ends));
-	if (!tree->ends || !sort_by_start(intervals, count)) {
-		free(tree->ends);
-		tree->ends = NULL;
-		free(intervals);
-		return sp_error_no_memory();
-	}
-	tree->intervals = intervals;
-	tree->count = count;
-	set_ends(tree, 0, count);
-	return NULL;
-}
-
-void dw_tree_deinit(struct dw_tree *tree)
-{
-	free(tree->intervals);
-	free(tree->ends);
-	*tree = (struct dw_tree){ 0 };
-}
-
-static bool find(const struct dw_tree *tree, size_t low, size_t high, uint64_t address, struct dw_ids *ret)
-{
-	if (low >= high)
-		return true;
-	size_t middle = low + (high - low) / 2;
-	if (tree->ends[middle] <= address)
-		return true;
-	if (!find(tree, low, middle, address, ret))
-		return false;
-	const struct dw_interval *interval = &tree->intervals[middle];
-	if (interval->start > address)
-		return true;
-	if (address < interval->end && !sp_vector_push(ret, interval->id))
-		return false;
-	return find(tree, middle + 1, high, address, ret);
-}
-
-bool dw_tree_find(const struct dw_tree *tree, uint64_t address, struct dw_ids *ret)
-{
-	return find(tree, 0, tree->count, address, ret);
 }
