@@ -99,7 +99,7 @@ static void test_what_is_a_profile(void **state)
 	assert_int_equal(profile.format, VIEW_JSLB);
 	/* Cut and corrupt compressed files, folders, files that are not there. */
 	write_gzip("p", processed, sizeof(processed) - 1, "wb");
-	truncate("p", 60);
+	assert_int_equal(truncate("p", 60), 0);
 	error = view_profile_check("p", &profile);
 	assert_non_null(strstr(error->message, "end early"));
 	sp_error_destroy(error);
@@ -429,9 +429,9 @@ static void test_front_end_files(void **state)
 	write_text("site/demangle.wasm", "wasm");
 	write_text("site/docs/index.html", "the docs");
 	write_text("site/.git/config", "secret");
-	symlink("../p.json", "site/escape.json");
-	symlink("main-abc.js", "site/alias.js");
-	symlink("..", "site/up");
+	assert_int_equal(symlink("../p.json", "site/escape.json"), 0);
+	assert_int_equal(symlink("main-abc.js", "site/alias.js"), 0);
+	assert_int_equal(symlink("..", "site/up"), 0);
 	struct sp_view *view = start("p.json", "site", NULL);
 	static const struct {
 		const char *path, *body, *type;
