@@ -128,8 +128,7 @@ struct search {
 	SP_VECTOR(struct sp_dwarf_frame) frames;
 };
 
-/* The maps are made at first use. */
-static struct sp_error *get_map(struct sp_dwarf *dwarf, bool by_units, const struct dw_map **ret)
+struct sp_error *dw_map_get(struct sp_dwarf *dwarf, bool by_units, const struct dw_map **ret)
 {
 	_Atomic(struct dw_map *) *place = by_units ? &dwarf->by_units : &dwarf->by_aranges;
 	struct dw_map *map = atomic_load_explicit(place, memory_order_acquire);
@@ -151,8 +150,7 @@ static struct sp_error *get_map(struct sp_dwarf *dwarf, bool by_units, const str
 	return error;
 }
 
-/* Opens a unit of a map; *ret is NULL when it is corrupt. */
-static struct sp_error *open_unit(struct sp_dwarf *dwarf, struct dw_map_unit *slot, struct dw_unit **ret)
+struct sp_error *dw_map_unit_get(struct sp_dwarf *dwarf, struct dw_map_unit *slot, struct dw_unit **ret)
 {
 	*ret = atomic_load_explicit(&slot->unit, memory_order_acquire);
 	if (*ret)
@@ -208,7 +206,7 @@ static struct sp_error *match_units(struct search *search, const struct dw_map *
 		struct match match;
 		if (i && search->ids.items[i] == search->ids.items[i - 1])
 			continue;
-		struct sp_error *error = open_unit(search->dwarf, &map->units[search->ids.items[i]], &unit);
+		struct sp_error *error = dw_map_unit_get(search->dwarf, &map->units[search->ids.items[i]], &unit);
 		if (!error && unit)
 			error = match_unit(unit, address, &match);
 		if (error)
@@ -234,7 +232,7 @@ static struct sp_error *match_by_scan(struct search *search, uint64_t address, s
 static struct sp_error *match_by_map(struct search *search, bool by_units, uint64_t address, struct match *best)
 {
 	const struct dw_map *map;
-	struct sp_error *error = get_map(search->dwarf, by_units, &map);
+	struct sp_error *error = dw_map_get(search->dwarf, by_units, &map);
 	return error ? error : match_units(search, map, address, best);
 }
 

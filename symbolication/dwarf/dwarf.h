@@ -8,6 +8,8 @@
 #include "common/error.h"
 #include "symbolication/object/object.h"
 
+#include <stdatomic.h>
+
 struct sp_dwarf;
 
 /* Files that complete `main`; borrowed, must outlive the sp_dwarf; any may be NULL. */
@@ -47,6 +49,14 @@ void sp_dwarf_destroy(struct sp_dwarf *dwarf);
 struct sp_error *sp_dwarf_lookup(struct sp_dwarf *dwarf, const uint64_t *addresses, size_t count,
                                  void (*emit)(void *context, size_t index, const struct sp_dwarf_answer *answer),
                                  void *context, const char **ret_note);
+
+struct sp_index_builder;
+
+/* Gives all that the debug information says of addresses to the builder of an index, with addresses relative to `base`.
+ * Works in `threads` threads, the caller's among them, and keeps nothing. Ends with SP_ERROR_CANCELLED soon after
+ * *cancel is set. *ret_whole = no split unit was missing. */
+struct sp_error *sp_dwarf_compile(const struct sp_dwarf_files *files, uint64_t base, unsigned threads,
+                                  const atomic_bool *cancel, struct sp_index_builder *builder, bool *ret_whole);
 
 /* Bytes of memory in parsed tables, for the memory budget. */
 size_t sp_dwarf_memory(const struct sp_dwarf *dwarf);

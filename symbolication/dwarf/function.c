@@ -144,7 +144,7 @@ static struct sp_error *walk(const struct dw_unit *unit, struct dw_ranges *scrat
 	return NULL;
 }
 
-static struct sp_error *functions_create(const struct dw_unit *unit, struct dw_functions **ret)
+struct sp_error *dw_functions_create(const struct dw_unit *unit, struct dw_functions **ret)
 {
 	struct table table = { 0 };
 	struct dw_ranges scratch = { 0 };
@@ -180,7 +180,7 @@ struct sp_error *dw_functions_get(struct dw_unit *unit, const struct dw_function
 		pthread_mutex_lock(&unit->lock);
 		functions = atomic_load_explicit(&unit->functions, memory_order_relaxed);
 		if (!functions) {
-			error = functions_create(unit, &functions);
+			error = dw_functions_create(unit, &functions);
 			if (!error) {
 				atomic_fetch_add_explicit(&unit->file->dwarf->decoded, 1, memory_order_relaxed);
 				atomic_store_explicit(&unit->functions, functions, memory_order_release);

@@ -442,11 +442,18 @@ struct dw_place {
 
 /* The unit's line table; NULL when it has none. Made at first use, shared by the units that name the same offset. */
 struct sp_error *dw_lines_get(struct dw_unit *unit, const struct dw_lines **ret);
+/* As dw_lines_get(), but the table is the caller's. */
+struct sp_error *dw_lines_create(struct dw_unit *unit, struct dw_lines **ret);
 void dw_lines_destroy(struct dw_lines *lines);
+/* What an item of `places` says. */
+void dw_lines_unpack(const struct dw_lines *lines, uint64_t packed, struct dw_place *ret);
 /* The row that covers an address; false when none does. */
 bool dw_lines_find(const struct dw_lines *lines, uint64_t address, struct dw_place *ret);
 /* A file of the line table, as a path that lives as long as the sp_dwarf; NULL when unknown. */
 const char *dw_unit_path(struct dw_unit *unit, const struct dw_lines *lines, uint64_t file);
+/* As dw_unit_path(), into a buffer of DW_MAX_NAME; no NUL. False when unknown. */
+bool dw_join_path(const struct dw_unit *unit, const struct dw_lines *lines, uint64_t file, char *buffer,
+                  size_t *ret_length);
 void dw_paths_destroy(struct dw_paths *paths);
 
 /* ---- Functions and inlined calls (function.c) ---- */
@@ -486,6 +493,8 @@ struct dw_functions {
 
 /* The functions of a unit that has DIEs. */
 struct sp_error *dw_functions_get(struct dw_unit *unit, const struct dw_functions **ret);
+/* As dw_functions_get(), but the table is the caller's. */
+struct sp_error *dw_functions_create(const struct dw_unit *unit, struct dw_functions **ret);
 void dw_functions_destroy(struct dw_functions *functions);
 /* What is inlined in function `index`. */
 struct sp_error *dw_inlines_get(struct dw_unit *unit, const struct dw_functions *functions, uint32_t index,
@@ -502,6 +511,8 @@ struct dw_name {
 
 /* The name of a function's DIE or of what it is an instance of. Cached in the unit. */
 struct sp_error *dw_name_get(struct dw_die die, struct dw_name *ret);
+/* As dw_name_get(), without the cache. */
+struct sp_error *dw_name_find(struct dw_die die, struct dw_name *ret);
 void dw_names_destroy(struct dw_names *names);
 void dw_scopes_destroy(struct dw_scopes *scopes);
 
@@ -523,6 +534,10 @@ struct dw_map_unit {
  * unit. */
 struct sp_error *dw_map_by_aranges(struct sp_dwarf *dwarf, uint64_t first, uint64_t last, struct dw_map **ret);
 struct sp_error *dw_map_by_units(struct sp_dwarf *dwarf, const struct dw_map *known, struct dw_map **ret);
+/* One of the two, made at first use. */
+struct sp_error *dw_map_get(struct sp_dwarf *dwarf, bool by_units, const struct dw_map **ret);
+/* Opens a unit of a map; *ret is NULL when it is corrupt. */
+struct sp_error *dw_map_unit_get(struct sp_dwarf *dwarf, struct dw_map_unit *slot, struct dw_unit **ret);
 void dw_map_destroy(struct dw_map *map);
 size_t dw_map_memory(const struct dw_map *map);
 

@@ -81,7 +81,7 @@ static uint64_t pack_rest(uint32_t file, uint32_t column)
 	return (uint64_t)file << COLUMN_BITS | column;
 }
 
-static void unpack(const struct dw_lines *lines, uint64_t packed, struct dw_place *ret)
+void dw_lines_unpack(const struct dw_lines *lines, uint64_t packed, struct dw_place *ret)
 {
 	if (packed >> (FILE_BITS + COLUMN_BITS) == WIDE) {
 		*ret = lines->wide[packed & MAX_OF(FILE_BITS + COLUMN_BITS)];
@@ -551,9 +551,10 @@ static struct sp_error *lines_create(struct dw_unit *unit, struct dw_lines **ret
 }
 
 /* An empty table stands for one that can't be read, so that it is not tried again. */
-static struct sp_error *create_or_note(struct dw_unit *unit, struct dw_lines **ret)
+struct sp_error *dw_lines_create(struct dw_unit *unit, struct dw_lines **ret)
 {
-	struct sp_error *error = lines_create(unit, ret);
+	*ret = NULL;
+	struct sp_error *error = unit->has_lines ? lines_create(unit, ret) : NULL;
 	if (!error || error->code == SP_ERROR_NO_MEMORY)
 		return error;
 	dw_note(unit->file->dwarf, "%s", error->message);
@@ -578,7 +579,7 @@ struct sp_error *dw_lines_get(struct dw_unit *unit, const struct dw_lines **ret)
 		lines = known ? (struct dw_lines *)(uintptr_t)*known : NULL;
 		pthread_mutex_unlock(&file->lock);
 		if (!lines)
-			error = create_or_note(unit, &lines);
+			error = dw_lines_create(unit, &lines);
 		if (!error && !known) {
 			pthread_mutex_lock(&file->lock);
 			known = sp_map_get(&file->line_tables, unit->lines_offset);
@@ -617,7 +618,7 @@ bool dw_lines_find(const struct dw_lines *lines, uint64_t address, struct dw_pla
 	}
 	if (!low)
 		return false;
-	unpack(lines, lines->places[sequence->first + low - 1], ret);
+	dw_lines_unpack(lines, lines->places[sequence->first + low - 1], ret);
 	return true;
 }
 
@@ -673,25 +674,34 @@ static const char *folder_name(const struct dw_unit *unit, const struct dw_lines
 }
 
 /* compilation folder / folder / name, without the parts in front of an absolute one. */
-static const char *join(const struct dw_unit *unit, const struct dw_lines *lines, const struct dw_line_file *file)
+static bool join(const struct dw_unit *unit, const struct dw_lines *lines, const struct dw_line_file *file,
+                 char *buffer, size_t *ret_length)
 {
-	char buffer[DW_MAX_NAME];
 	size_t length = 0;
 	if (!file->name)
-		return NULL;
+		return false;
 	if (!is_absolute(file->name)) {
 		const char *folder = folder_name(unit, lines, file->folder);
 		bool whole = folder && is_absolute(folder);
 		/* Folder 0 of DWARF 5 is the compilation folder itself. */
 		if (!whole && unit->comp_dir && !(folder && !strcmp(folder, unit->comp_dir)) &&
 		    !append(buffer, &length, unit->comp_dir))
-			return NULL;
+			return false;
 		if (folder && !append(buffer, &length, folder))
-			return NULL;
+			return false;
 	}
 	if (!append(buffer, &length, file->name))
-		return NULL;
-	return dw_keep_string(unit->file->dwarf, buffer, length);
+		return false;
+	*ret_length = length;
+	return true;
+}
+
+bool dw_join_path(const struct dw_unit *unit, const struct dw_lines *lines, uint64_t file, char *buffer,
+                  size_t *ret_length)
+{
+	if (lines->version < 5)
+		file--; /* 0 wraps to none */
+	return file < lines->file_count && join(unit, lines, &lines->files[file], buffer, ret_length);
 }
 
 const char *dw_unit_path(struct dw_unit *unit, const struct dw_lines *lines, uint64_t file)
@@ -719,7 +729,10 @@ const char *dw_unit_path(struct dw_unit *unit, const struct dw_lines *lines, uin
 	}
 	const char *path = atomic_load_explicit(&paths->items[file], memory_order_acquire);
 	if (!path) {
-		path = join(unit, lines, &lines->files[file]);
+		char buffer[DW_MAX_NAME];
+		size_t length;
+		if (join(unit, lines, &lines->files[file], buffer, &length))
+			path = dw_keep_string(unit->file->dwarf, buffer, length);
 		if (path)
 			atomic_store_explicit(&paths->items[file], path, memory_order_release);
 	}

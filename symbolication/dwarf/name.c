@@ -441,7 +441,7 @@ static struct sp_error *qualify(struct dw_die die, struct dw_name *name)
 	return name->name ? NULL : sp_error_no_memory();
 }
 
-static struct sp_error *find_name(struct dw_die die, struct dw_name *ret)
+struct sp_error *dw_name_find(struct dw_die die, struct dw_name *ret)
 {
 	struct dw_die last = die;
 	*ret = (struct dw_name){ 0 };
@@ -533,7 +533,7 @@ struct sp_error *dw_name_get(struct dw_die die, struct dw_name *ret)
 			return NULL;
 		}
 	}
-	struct sp_error *error = find_name(die, ret);
+	struct sp_error *error = dw_name_find(die, ret);
 	if (error)
 		return error;
 	pthread_mutex_lock(&die.unit->lock);
