@@ -63,6 +63,7 @@ static bool copy_options(struct spsym_context *context, const struct spsym_optio
 	context->engine = options->engine;
 	context->memory_limit = options->memory_limit ? options->memory_limit : DEFAULT_MEMORY_LIMIT;
 	context->no_demangling = options->no_demangling;
+	context->no_background = options->no_background;
 	return true;
 }
 
@@ -76,6 +77,8 @@ struct sp_error *spsym_context_create(const struct spsym_options *options, struc
 		return sp_error_no_memory();
 	pthread_mutex_init(&context->lock, NULL);
 	pthread_cond_init(&context->loaded, NULL);
+	pthread_mutex_init(&context->index_lock, NULL);
+	pthread_cond_init(&context->index_done, NULL);
 	context->buckets = calloc(BUCKETS, sizeof(*context->buckets));
 	struct sp_debuginfod_options debuginfod = { .urls = options->debuginfod_urls,
 		                                    .offline = options->offline,
@@ -111,6 +114,8 @@ void spsym_context_destroy(struct spsym_context *context)
 	free(context->buckets);
 	pthread_mutex_destroy(&context->lock);
 	pthread_cond_destroy(&context->loaded);
+	pthread_mutex_destroy(&context->index_lock);
+	pthread_cond_destroy(&context->index_done);
 	free(context);
 }
 

@@ -1,33 +1,60 @@
-/* Look-ups: a batch of addresses is sorted, the debug information answers in that order, and each answer is joined with
- * the symbol that covers its address. */
-#include "symbolication/module.h"
-
-#include "symbolication/sort.h"
+/* Look-ups: from the index where there is one (lookup_index.c); else a batch of addresses is sorted, the debug
+ * information answers in that order, and each answer is joined with the symbol that covers its address. */
+#include "symbolication/lookup.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* spsym_result.storage */
-struct storage {
-	SP_VECTOR(struct spsym_frame) frames;
-	size_t *first;          /* owned; index of each location's first frame */
-	struct sp_keyed *order; /* owned; addresses sorted, with their place in the request */
-	uint64_t *addresses;    /* owned; those, as svmas of the debug file */
-	size_t capacity;        /* of these and of the locations */
-};
+#define FIRST_BLOCK ((size_t)64) /* frames */
+#define LAST_BLOCK ((size_t)16384)
 
 void spsym_result_deinit(struct spsym_result *result)
 {
-	struct storage *storage = result->storage;
+	struct sp_result_storage *storage = result->storage;
+	while (storage && storage->blocks) {
+		struct sp_frame_block *next = storage->blocks->next;
+		free(storage->blocks);
+		storage->blocks = next;
+	}
 	if (storage) {
-		sp_vector_deinit(&storage->frames);
-		free(storage->first);
 		free(storage->order);
 		free(storage->addresses);
 	}
 	free(storage);
 	free(result->locations);
 	*result = (struct spsym_result){ 0 };
+}
+
+static struct sp_frame_block *add_block(struct sp_result_storage *storage, size_t count)
+{
+	size_t capacity = storage->block ? 2 * storage->block->capacity : FIRST_BLOCK;
+	capacity = capacity < LAST_BLOCK ? capacity : LAST_BLOCK;
+	capacity = capacity > count ? capacity : count;
+	struct sp_frame_block *block = malloc(sizeof(*block) + capacity * sizeof(*block->frames));
+	if (!block)
+		return NULL;
+	block->next = NULL;
+	block->used = 0;
+	block->capacity = capacity;
+	*(storage->block ? &storage->block->next : &storage->blocks) = block;
+	return block;
+}
+
+struct spsym_frame *sp_result_frames(struct sp_result_storage *storage, size_t count)
+{
+	struct sp_frame_block *block = storage->block;
+	while (!block || block->capacity - block->used < count) {
+		struct sp_frame_block *next = block ? block->next : storage->blocks;
+		if (next)
+			next->used = 0; /* of an earlier result */
+		else
+			next = add_block(storage, count);
+		if (!next)
+			return NULL;
+		storage->block = block = next;
+	}
+	block->used += count;
+	return &block->frames[block->used - count];
 }
 
 /* Grows one array; false without memory. */
@@ -43,23 +70,33 @@ static bool grow(void **array, size_t count, size_t item)
 static struct sp_error *prepare(struct spsym_result *result, size_t count)
 {
 	if (!result->storage)
-		result->storage = calloc(1, sizeof(struct storage));
-	struct storage *storage = result->storage;
+		result->storage = calloc(1, sizeof(struct sp_result_storage));
+	struct sp_result_storage *storage = result->storage;
 	if (!storage)
 		return sp_error_no_memory();
 	result->count = 0;
 	result->debug_error = NULL;
-	storage->frames.count = 0;
+	storage->block = NULL;
 	if (count > storage->capacity || !result->locations) {
 		size_t wanted = count < 16 ? 16 : count;
-		if (!grow((void **)&result->locations, wanted, sizeof(*result->locations)) ||
-		    !grow((void **)&storage->first, wanted, sizeof(*storage->first)) ||
-		    !grow((void **)&storage->order, wanted, sizeof(*storage->order)) ||
-		    !grow((void **)&storage->addresses, wanted, sizeof(*storage->addresses)))
+		if (!grow((void **)&result->locations, wanted, sizeof(*result->locations)))
 			return sp_error_no_memory();
 		storage->capacity = wanted;
 	}
 	return NULL;
+}
+
+bool sp_result_sort(struct sp_result_storage *storage, const uint64_t *addresses, size_t count)
+{
+	if (count > storage->order_capacity) {
+		if (!grow((void **)&storage->order, count, sizeof(*storage->order)) ||
+		    !grow((void **)&storage->addresses, count, sizeof(*storage->addresses)))
+			return false;
+		storage->order_capacity = count;
+	}
+	for (size_t i = 0; i < count; i++)
+		storage->order[i] = (struct sp_keyed){ addresses[i], i };
+	return sp_sort_keyed(storage->order, count);
 }
 
 static struct spsym_symbol make_symbol(struct spsym_module *module, const struct sp_table_symbol *symbol)
@@ -69,20 +106,50 @@ static struct spsym_symbol make_symbol(struct spsym_module *module, const struct
 	return (struct spsym_symbol){ sp_module_symbol_name(module, symbol), symbol->start, symbol->size };
 }
 
-struct sp_error *spsym_lookup_symbols(struct spsym_module *module, const uint64_t *addresses, size_t count,
-                                      struct spsym_result *ret)
+/* Answers from the module's index. *ret_done = there is one, and it did. */
+static struct sp_error *try_index(struct spsym_module *module, const uint64_t *addresses, size_t count, bool frames,
+                                  struct spsym_result *result, bool *ret_done)
 {
-	struct sp_error *error = prepare(ret, count);
-	if (!error)
-		error = sp_module_need_table(module);
+	struct sp_indexed *indexed;
+	bool damaged = false;
+	struct sp_error *error = sp_module_indexed(module, &indexed);
+	*ret_done = false;
+	if (error || !indexed)
+		return error;
+	error = sp_lookup_index(module, indexed, addresses, count, frames, result, &damaged);
+	if (damaged) {
+		sp_module_index_damaged(module, indexed);
+	} else if (!error) {
+		result->count = count;
+		result->debug_error = frames ? indexed->note : NULL;
+		*ret_done = true;
+	}
+	return error;
+}
+
+/* Answers from the symbol table. */
+static struct sp_error *add_symbols(struct spsym_module *module, const uint64_t *addresses, size_t count,
+                                    struct spsym_result *result)
+{
+	struct sp_error *error = sp_module_need_table(module);
 	if (error)
 		return error;
 	for (size_t i = 0; i < count; i++) {
 		const struct sp_table_symbol *symbol = sp_symbol_table_find(&module->table, addresses[i]);
-		ret->locations[i] = (struct spsym_location){ .symbol = make_symbol(module, symbol) };
+		result->locations[i] = (struct spsym_location){ .symbol = make_symbol(module, symbol) };
 	}
-	ret->count = count;
+	result->count = count;
 	return NULL;
+}
+
+struct sp_error *spsym_lookup_symbols(struct spsym_module *module, const uint64_t *addresses, size_t count,
+                                      struct spsym_result *ret)
+{
+	bool done = false;
+	struct sp_error *error = prepare(ret, count);
+	if (!error)
+		error = try_index(module, addresses, count, false, ret, &done);
+	return error || done ? error : add_symbols(module, addresses, count, ret);
 }
 
 /* Where the answers of one batch go. */
@@ -148,10 +215,9 @@ static const char *frame_name(struct spsym_module *module, const struct sp_dwarf
 	return frame->linkage_name ? sp_names_get(module->names, frame->linkage_name) : frame->name;
 }
 
-/* The outermost frame's name: a fuller spelling of it if the symbol has one. */
-static const char *outermost_name(const char *name, const struct sp_dwarf_frame *frame, const char *symbol)
+const char *sp_outermost_name(const char *name, const char *symbol)
 {
-	if (!symbol || frame->linkage_name || !name || strcmp(symbol, name) == 0)
+	if (!symbol || !name || symbol == name || strcmp(symbol, name) == 0)
 		return name;
 	return is_fuller_name(symbol, name) ? symbol : name;
 }
@@ -160,30 +226,28 @@ static const char *outermost_name(const char *name, const struct sp_dwarf_frame 
 static void take_answer(void *context, size_t index, const struct sp_dwarf_answer *answer)
 {
 	struct batch *batch = context;
-	struct storage *storage = batch->result->storage;
-	size_t at = storage->order[index].value;
-	struct spsym_location *location = &batch->result->locations[at];
-	if (!sp_vector_reserve(&storage->frames, answer->count)) {
-		batch->failed = true;
+	struct sp_result_storage *storage = batch->result->storage;
+	struct spsym_location *location = &batch->result->locations[storage->order[index].value];
+	struct spsym_frame *frames = answer->count ? sp_result_frames(storage, answer->count) : NULL;
+	batch->failed |= answer->count && !frames;
+	if (!frames)
 		return;
-	}
-	storage->first[at] = storage->frames.count;
-	location->frame_count = answer->count;
 	for (size_t i = 0; i < answer->count; i++) {
 		const struct sp_dwarf_frame *frame = &answer->frames[i];
 		const char *name = frame_name(batch->module, frame);
-		if (i + 1 == answer->count)
-			name = outermost_name(name, frame, location->symbol.name);
-		storage->frames.items[storage->frames.count++] = (struct spsym_frame){ name, frame->file, frame->line,
-			                                                               frame->column };
+		if (i + 1 == answer->count && !frame->linkage_name)
+			name = sp_outermost_name(name, location->symbol.name);
+		frames[i] = (struct spsym_frame){ name, frame->file, frame->line, frame->column };
 	}
+	location->frames = frames;
+	location->frame_count = answer->count;
 }
 
 /* Asks the debug information for all addresses of the batch. */
 static struct sp_error *add_frames(struct batch *batch, size_t count)
 {
 	struct spsym_module *module = batch->module;
-	struct storage *storage = batch->result->storage;
+	struct sp_result_storage *storage = batch->result->storage;
 	uint64_t base = module->found.debug->info.base;
 	for (size_t i = 0; i < count; i++)
 		storage->addresses[i] = base + storage->order[i].key;
@@ -200,31 +264,36 @@ static struct sp_error *add_frames(struct batch *batch, size_t count)
 	return error;
 }
 
+/* Adds the frames of the debug information to the symbols. */
+static struct sp_error *look_up_frames(struct spsym_module *module, const uint64_t *addresses, size_t count,
+                                       struct spsym_result *result)
+{
+	struct sp_error *error = sp_module_need_dwarf(module);
+	if (error)
+		return error;
+	result->debug_error = module->dwarf_error;
+	if (!module->dwarf || !count)
+		return NULL;
+	if (!sp_result_sort(result->storage, addresses, count))
+		return sp_error_no_memory();
+	struct batch batch = { .module = module, .result = result };
+	error = add_frames(&batch, count);
+	if (!error)
+		sp_module_asked(module, count);
+	return error;
+}
+
 struct sp_error *spsym_lookup(struct spsym_module *module, const uint64_t *addresses, size_t count,
                               struct spsym_result *ret)
 {
-	struct sp_error *error = spsym_lookup_symbols(module, addresses, count, ret);
+	bool done = false;
+	struct sp_error *error = prepare(ret, count);
 	if (!error)
-		error = sp_module_need_dwarf(module);
-	if (error)
+		error = try_index(module, addresses, count, true, ret, &done);
+	if (error || done)
 		return error;
-	ret->debug_error = module->dwarf_error;
-	if (!module->dwarf || !count)
-		return NULL;
-	struct storage *storage = ret->storage;
-	for (size_t i = 0; i < count; i++)
-		storage->order[i] = (struct sp_keyed){ addresses[i], i };
-	if (!sp_sort_keyed(storage->order, count))
-		return sp_error_no_memory();
-	struct batch batch = { .module = module, .result = ret };
-	error = add_frames(&batch, count);
-	if (error)
-		return error;
-	for (size_t i = 0; i < count; i++) {
-		if (ret->locations[i].frame_count)
-			ret->locations[i].frames = &storage->frames.items[storage->first[i]];
-	}
-	return NULL;
+	error = add_symbols(module, addresses, count, ret);
+	return error ? error : look_up_frames(module, addresses, count, ret);
 }
 
 static int compare_symbols(const void *a, const void *b)
@@ -233,29 +302,62 @@ static int compare_symbols(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
+/* The list from the symbol table; the caller frees *ret. */
+static struct sp_error *list_table(struct spsym_module *module, struct spsym_symbol **ret, size_t *ret_count)
+{
+	const struct sp_symbol_table *table = &module->table;
+	struct spsym_symbol *list = malloc((table->symbol_count + 1) * sizeof(*list));
+	if (!list)
+		return sp_error_no_memory();
+	for (size_t i = 0; i < table->symbol_count; i++)
+		list[i] = make_symbol(module, &table->symbols[i]);
+	*ret = list;
+	*ret_count = table->symbol_count;
+	return NULL;
+}
+
+/* Makes the list of symbols from what is there. */
+static struct sp_error *make_list(struct spsym_module *module, struct spsym_symbol **ret, size_t *ret_count)
+{
+	struct sp_indexed *indexed;
+	bool damaged = false;
+	*ret = NULL;
+	struct sp_error *error = sp_module_indexed(module, &indexed);
+	if (!error && indexed) {
+		error = sp_symbols_index(module, indexed, ret, ret_count, &damaged);
+		if (damaged)
+			sp_module_index_damaged(module, indexed);
+	}
+	if (error || *ret)
+		return error;
+	error = sp_module_need_table(module);
+	return error ? error : list_table(module, ret, ret_count);
+}
+
 struct sp_error *spsym_symbols(struct spsym_module *module, const struct spsym_symbol **ret, size_t *ret_count)
 {
-	struct sp_error *error = sp_module_need_table(module);
-	if (error)
-		return error;
-	pthread_mutex_lock(&module->lock);
-	if (!atomic_load_explicit(&module->list_ready, memory_order_relaxed)) {
-		const struct sp_symbol_table *table = &module->table;
-		module->list = malloc((table->symbol_count + 1) * sizeof(*module->list));
-		for (size_t i = 0; module->list && i < table->symbol_count; i++)
-			module->list[i] = make_symbol(module, &table->symbols[i]);
-		module->list_count = table->symbol_count;
-		if (module->list) {
-			qsort(module->list, module->list_count, sizeof(*module->list), compare_symbols);
-			atomic_store_explicit(&module->list_ready, true, memory_order_release);
+	struct sp_error *error = NULL;
+	if (!atomic_load_explicit(&module->list_ready, memory_order_acquire)) {
+		struct spsym_symbol *list;
+		size_t count;
+		error = make_list(module, &list, &count);
+		if (error)
+			return error;
+		if (count > 1)
+			qsort(list, count, sizeof(*list), compare_symbols);
+		pthread_mutex_lock(&module->lock);
+		if (atomic_load_explicit(&module->list_ready, memory_order_relaxed)) {
+			free(list); /* another thread was faster */
 		} else {
-			error = sp_error_no_memory();
+			module->list = list;
+			module->list_count = count;
+			atomic_store_explicit(&module->list_ready, true, memory_order_release);
 		}
+		pthread_mutex_unlock(&module->lock);
 	}
-	pthread_mutex_unlock(&module->lock);
 	*ret = module->list;
 	*ret_count = module->list_count;
-	return error;
+	return NULL;
 }
 
 struct sp_error *spsym_code(struct spsym_module *module, uint64_t address, void *buffer, size_t size, size_t *ret_size)

@@ -21,6 +21,7 @@ struct spsym_module *sp_module_create(struct spsym_context *context)
 	module->context = context;
 	pthread_mutex_init(&module->lock, NULL);
 	pthread_mutex_init(&module->dwo_lock, NULL);
+	sp_module_index_init(module);
 	return module;
 }
 
@@ -28,6 +29,7 @@ void sp_module_destroy(struct spsym_module *module)
 {
 	if (!module)
 		return;
+	sp_module_index_deinit(module);
 	sp_dwarf_destroy(module->dwarf);
 	free(module->dwarf_error);
 	for (size_t i = 0; i < module->dwos.count; i++)
@@ -86,6 +88,7 @@ size_t sp_module_memory(struct spsym_module *module)
 		memory += module->list_count * sizeof(*module->list);
 	if (atomic_load_explicit(&module->dwarf_ready, memory_order_acquire) && module->dwarf)
 		memory += sp_dwarf_memory(module->dwarf);
+	memory += sp_module_index_memory(module);
 	pthread_mutex_lock(&module->dwo_lock);
 	for (size_t i = 0; i < module->dwos.count; i++)
 		memory += file_memory(module->dwos.items[i]);
@@ -93,8 +96,7 @@ size_t sp_module_memory(struct spsym_module *module)
 	return memory;
 }
 
-/* Adds a line to what spsym_module_explain() tells. */
-static void explain(struct spsym_module *module, const char *what, const char *why)
+void sp_module_explain_line(struct spsym_module *module, const char *what, const char *why)
 {
 	char line[1024];
 	int length = snprintf(line, sizeof(line), "%s: %s\n", what, why);
@@ -107,7 +109,7 @@ static struct sp_error *tolerate(struct spsym_module *module, const char *what, 
 {
 	if (!error || error->code == SP_ERROR_NO_MEMORY)
 		return error;
-	explain(module, what, error->message);
+	sp_module_explain_line(module, what, error->message);
 	sp_error_destroy(error);
 	return NULL;
 }
@@ -216,6 +218,17 @@ static struct sp_object *open_dwo(void *context, const char *path)
 	return file->object;
 }
 
+void sp_module_dwarf_files(struct spsym_module *module, struct sp_dwarf_files *ret)
+{
+	*ret = (struct sp_dwarf_files){ .main = object_of(module->found.debug),
+		                        .supplementary = object_of(module->found.supplementary),
+		                        .package = object_of(module->found.package),
+		                        .open_dwo = open_dwo,
+		                        .context = module,
+		                        .helpers = count_helpers(),
+		                        .libdwarf = module->context->engine == SPSYM_ENGINE_LIBDWARF };
+}
+
 struct sp_error *sp_module_need_dwarf(struct spsym_module *module)
 {
 	if (atomic_load_explicit(&module->dwarf_ready, memory_order_acquire))
@@ -223,13 +236,8 @@ struct sp_error *sp_module_need_dwarf(struct spsym_module *module)
 	pthread_mutex_lock(&module->lock);
 	struct sp_error *error = NULL;
 	if (!atomic_load_explicit(&module->dwarf_ready, memory_order_relaxed)) {
-		struct sp_dwarf_files files = { .main = object_of(module->found.debug),
-			                        .supplementary = object_of(module->found.supplementary),
-			                        .package = object_of(module->found.package),
-			                        .open_dwo = open_dwo,
-			                        .context = module,
-			                        .helpers = count_helpers(),
-			                        .libdwarf = module->context->engine == SPSYM_ENGINE_LIBDWARF };
+		struct sp_dwarf_files files;
+		sp_module_dwarf_files(module, &files);
 		if (files.main && module->found.debug->info.has_debug_info)
 			error = sp_dwarf_create(&files, &module->dwarf);
 		if (error && error->code != SP_ERROR_NO_MEMORY) {

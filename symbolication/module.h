@@ -5,6 +5,7 @@
 #include "common/vector.h"
 #include "spsym.h"
 #include "symbolication/dwarf/dwarf.h"
+#include "symbolication/index/index.h"
 #include "symbolication/locate/locate.h"
 #include "symbolication/names.h"
 #include "symbolication/symbol_table.h"
@@ -23,6 +24,28 @@ struct sp_registration {
 	bool idle;                   /* in the list of unused modules */
 	struct sp_error *load_error; /* owned; after a failed loading */
 	size_t memory;               /* as counted in the context */
+};
+
+/* An index in use, with the strings of it that were wanted so far. */
+struct sp_indexed {
+	struct sp_index *index;       /* owned */
+	_Atomic(const char *) *names; /* owned; readable, by number */
+	atomic_uchar *plain;          /* owned; by number: the name is no linkage name. Written before the name */
+	_Atomic(const char *) *files; /* owned; by number */
+	char *note;                   /* owned; what was wrong with the debug information; NULL = nothing */
+	struct sp_indexed *retired;   /* one that was damaged, which readers may still be in */
+};
+
+/* A module's index (module_index.c). */
+struct sp_module_index {
+	_Atomic(struct sp_indexed *) current; /* NULL = none */
+	atomic_bool looked;                   /* for a saved one */
+	atomic_size_t asked;                  /* addresses that were looked up without it */
+	pthread_mutex_t lock;                 /* guards what follows, and changes of `current` */
+	struct sp_indexed *retired;
+	bool has_thread; /* one was started, which makes the index */
+	pthread_t thread;
+	atomic_bool cancel;
 };
 
 struct spsym_module {
@@ -44,6 +67,8 @@ struct spsym_module {
 	struct sp_dwarf *dwarf; /* NULL = no debug information, or it cannot be read: dwarf_error */
 	char *dwarf_error;      /* owned */
 
+	struct sp_module_index index;
+
 	_Atomic(struct sp_symbol_file *) executable; /* owned; the binary, downloaded when its code is wanted */
 
 	pthread_mutex_t dwo_lock;
@@ -57,6 +82,11 @@ struct spsym_context {
 	enum spsym_engine engine;
 	size_t memory_limit;
 	bool no_demangling;
+	bool no_background;
+
+	pthread_mutex_t index_lock; /* guards index_busy: one index is made at a time */
+	pthread_cond_t index_done;
+	bool index_busy;
 
 	pthread_mutex_t lock;
 	pthread_cond_t loaded;
@@ -75,6 +105,24 @@ size_t sp_module_memory(struct spsym_module *module);
 /* Make what is made on first use. */
 struct sp_error *sp_module_need_table(struct spsym_module *module);
 struct sp_error *sp_module_need_dwarf(struct spsym_module *module);
+/* Adds a line to what spsym_module_explain() tells; under the module's lock. */
+void sp_module_explain_line(struct spsym_module *module, const char *what, const char *why);
+/* What the debug information is in, for whoever reads it. */
+void sp_module_dwarf_files(struct spsym_module *module, struct sp_dwarf_files *ret);
+
+/* ---- The index (module_index.c) ---- */
+
+void sp_module_index_init(struct spsym_module *module);
+/* Stops the making of an index first. */
+void sp_module_index_deinit(struct spsym_module *module);
+/* The module's index, a saved one if there is one; NULL = none (yet). Only a lack of memory is an error. */
+struct sp_error *sp_module_indexed(struct spsym_module *module, struct sp_indexed **ret);
+/* Begins to make an index in the background when enough addresses were looked up without. */
+void sp_module_asked(struct spsym_module *module, size_t count);
+/* Stops using an index that turned out to be damaged. */
+void sp_module_index_damaged(struct spsym_module *module, struct sp_indexed *indexed);
+size_t sp_module_index_memory(struct spsym_module *module);
+
 /* The file with the module's code; an error when there is none. */
 struct sp_error *sp_module_need_code(struct spsym_module *module, const struct sp_symbol_file **ret);
 /* The readable name of a symbol; lives as long as the module. */

@@ -166,6 +166,17 @@ const char *sp_names_copy(struct sp_names *names, const char *string)
 	return result;
 }
 
+const char *sp_names_readable(struct sp_names *names, const char *name)
+{
+	pthread_mutex_lock(&names->lock);
+	names->scratch.size = 0;
+	bool readable = !names->raw && sp_demangle(name, &names->scratch);
+	const char *result = readable ? copy(names, names->scratch.bytes, names->scratch.size)
+	                              : copy(names, name, strlen(name));
+	pthread_mutex_unlock(&names->lock);
+	return result;
+}
+
 size_t sp_names_memory(const struct sp_names *names)
 {
 	return atomic_load(&names->memory);

@@ -21,6 +21,10 @@ const char *sp_names_get(struct sp_names *names, const char *name);
 /* A copy of a string that is no raw name of a file, made once for equal strings; NULL without memory. Thread-safe. */
 const char *sp_names_copy(struct sp_names *names, const char *string);
 
+/* The readable form of a name that does not outlive the call, made once for equal ones; NULL without memory.
+ * Thread-safe. */
+const char *sp_names_readable(struct sp_names *names, const char *name);
+
 size_t sp_names_memory(const struct sp_names *names);
 
 #endif

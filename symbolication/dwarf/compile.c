@@ -324,7 +324,8 @@ static struct sp_error *run_jobs(struct compiler *compiler, unsigned threads)
 }
 
 struct sp_error *sp_dwarf_compile(const struct sp_dwarf_files *files, uint64_t base, unsigned threads,
-                                  const atomic_bool *cancel, struct sp_index_builder *builder, bool *ret_whole)
+                                  const atomic_bool *cancel, struct sp_index_builder *builder, bool *ret_whole,
+                                  char **ret_note)
 {
 	struct compiler compiler = { .builder = builder, .base = base, .cancel = cancel };
 	struct sp_error *error = sp_dwarf_create(files, &compiler.dwarf);
@@ -333,6 +334,7 @@ struct sp_error *sp_dwarf_compile(const struct sp_dwarf_files *files, uint64_t b
 	if (!error)
 		error = run_jobs(&compiler, threads);
 	*ret_whole = !error && !atomic_load(&compiler.incomplete);
+	*ret_note = !error ? atomic_exchange(&compiler.dwarf->note, NULL) : NULL;
 	free(compiler.jobs);
 	free(compiler.all_claims);
 	sp_dwarf_destroy(compiler.dwarf);

@@ -83,6 +83,7 @@ struct spsym_options {
 	size_t memory_limit; /* bytes of parsed tables kept; 0 = 1 GiB; least recently used modules go first */
 	bool no_local_paths; /* never open paths that an identity or a file names (for servers) */
 	bool no_demangling;  /* names as in the file */
+	bool no_background;  /* start nothing that goes on after a call: see spsym_module_index() */
 
 	/* debuginfod servers, asked for what is nowhere on this machine: URLs separated by blanks; NULL =
 	 * $DEBUGINFOD_URLS, "" = none. Downloads are kept in the cache folder that debuginfod's clients share; its
@@ -164,6 +165,15 @@ spsym_error *spsym_lookup_symbols(spsym_module *module, const uint64_t *addresse
 
 /* All symbols, sorted by address. The array is owned by the module. */
 spsym_error *spsym_symbols(spsym_module *module, const struct spsym_symbol **ret, size_t *ret_count);
+
+/* ---- The index ---- */
+
+/* Addresses are answered from the debug information, a compilation unit at a time, until there is an index of the whole
+ * module, which answers millions of addresses a second. A module that is asked for much gets one in the background (not
+ * with no_background); this call makes it now, unless there is one, and returns when it is done. In a context with a
+ * cache folder it is saved there, and found the next time by whoever opens the same files.
+ * SP_ERROR_UNSUPPORTED: there is nothing to make an index of. */
+spsym_error *spsym_module_index(spsym_module *module);
 
 /* ---- Bytes of code, for a disassembler ---- */
 

@@ -59,6 +59,7 @@ struct subject {
 	uint64_t addresses[64];
 	size_t count;
 	const char *name; /* of the symbol at the first address */
+	bool index;       /* make the index first; without it look-ups go on */
 };
 
 /* How much of the answer there was. */
@@ -81,6 +82,7 @@ static spsym_error *use(const struct subject *subject, enum answer *ret)
 	struct spsym_result result = { 0 };
 	const struct spsym_symbol *symbols;
 	size_t count;
+	spsym_error *index_error = subject->index ? spsym_module_index(module) : NULL;
 	error = spsym_lookup(module, subject->addresses, subject->count, &result);
 	if (!error) {
 		const struct spsym_location *first = &result.locations[0];
@@ -102,6 +104,9 @@ static spsym_error *use(const struct subject *subject, enum answer *ret)
 	spsym_result_deinit(&result);
 	spsym_module_release(module);
 	spsym_context_destroy(context);
+	if (!error)
+		return index_error;
+	spsym_error_destroy(index_error);
 	return error;
 }
 
@@ -177,11 +182,35 @@ static void test_separate_files(void **state)
 	fail_everywhere(&subject);
 }
 
+/* An index is made, saved and used: of the two answers, that of the index and that of the debug information, one is
+ * given. */
+static void test_index(void **state)
+{
+	(void)state;
+	struct spsym_file_info info;
+	write_text("a.cpp", source);
+	must_run("g++ -O1 -g a.cpp -o indexed && mkdir -p cache && rm -rf cache/*");
+	assert_null(spsym_identify_path(in_folder("indexed"), &info));
+	char path[600], cache[600];
+	snprintf(path, sizeof(path), "%s", in_folder("indexed"));
+	snprintf(cache, sizeof(cache), "%s", in_folder("cache"));
+	struct subject subject = { .identity = { .name = "indexed", .path = path, .debug_id = info.debug_id },
+		                   .options = { .no_background = true },
+		                   .index = true };
+	set_addresses(&subject, "indexed");
+	fail_everywhere(&subject);
+	/* The first runs save one, the others find it. */
+	subject.options.cache_folder = cache;
+	fail_everywhere(&subject);
+	must_run("ls cache/indexes/*.spindex");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_binary),
 		cmocka_unit_test(test_separate_files),
+		cmocka_unit_test(test_index),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
