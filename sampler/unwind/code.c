@@ -76,8 +76,13 @@ bool code_is_fiber_start(const struct sp_unwind_module *module, uint64_t address
 	static const uint8_t start_context[] = {
 		0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24
 	}; /* mov %rbx,%rsp; mov (%rsp),%rdi */
-	return module->input.arch == SP_ARCH_X86_64 &&
-	       code_equals(module, address + 1, start_context, sizeof(start_context));
+	static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa }; /* of a C library made for CET */
+	if (module->input.arch != SP_ARCH_X86_64)
+		return false;
+	uint64_t start = address + 1;
+	if (code_equals(module, start, endbr64, sizeof(endbr64)))
+		start += sizeof(endbr64);
+	return code_equals(module, start, start_context, sizeof(start_context));
 }
 
 /* The length of "ff /2" (call through a register or memory) at `code`, 0 when it is something else. */

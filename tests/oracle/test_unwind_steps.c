@@ -319,8 +319,9 @@ static void test_exceptions(void **state)
 	try_program("g++", "-O2", "steps-exceptions.cc", &totals);
 	try_program("clang++", "-O2", "steps-exceptions.cc", &totals);
 	/* The run-time library writes the catcher's registers over those that its own frame saved, before it returns
-	 * into the catcher: for 200 instructions the stack on the way out does not exist any more. */
-	check_totals(&totals, 200);
+	 * into the catcher: for 100 instructions a throw (200 where it was itself compiled with
+	 * a frame pointer, as on Ubuntu 24.04) the stack on the way out does not exist any more. */
+	check_totals(&totals, 100);
 }
 
 int main(void)

@@ -149,7 +149,11 @@ static void test_libdwarf(void **state)
 	struct spsym_options options = { .engine = SPSYM_ENGINE_LIBDWARF };
 	assert_null(spsym_context_create(&options, &context));
 	assert_null(spsym_module_open_path(context, in_folder("l"), &module));
-	expect(hex_output("nm l | grep ' T main'"), "main", "main");
+	/* Somewhere in main, which may begin with an instruction of its own. */
+	uint64_t start = hex_output("nm l | grep ' T main'"), offset = 0;
+	do {
+		expect(start + offset, "main", "main");
+	} while (result.locations[0].frame_count < 2 && ++offset < 8);
 	assert_int_equal(result.locations[0].frame_count, 2);
 	assert_string_equal(result.locations[0].frames[0].function, "twice");
 	close_fixture();

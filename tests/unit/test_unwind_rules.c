@@ -256,6 +256,24 @@ static void test_roots(void **state)
 	free(w);
 }
 
+/* glibc's code that a fiber of makecontext() returns to has no tables there: plain, and as made for CET. */
+static void test_fiber_starts(void **state)
+{
+	(void)state;
+	static const char *const codes[] = { "\x48\x89\xdc\x48\x8b\x3c\x24",
+		                             "\xf3\x0f\x1e\xfa\x48\x89\xdc\x48\x8b\x3c\x24" };
+	for (size_t i = 0; i < 2; i++) {
+		struct world *w = setup();
+		PUT_FDE(w, 0, "");
+		w->stack[0] = CODE + 128;
+		w->regs.value[SP_X86_64_RBP] = 7;
+		assert_int_equal(run(w), SP_UNWIND_NO_TABLES);
+		memcpy(w->code + 128, codes[i], strlen(codes[i]));
+		assert_int_equal(run(w), SP_UNWIND_ROOT);
+		free(w);
+	}
+}
+
 static void test_code_without_tables(void **state)
 {
 	(void)state;
@@ -316,6 +334,7 @@ int main(void)
 		cmocka_unit_test(test_saved_register_as_cfa),
 		cmocka_unit_test(test_epilogue_keeps_register),
 		cmocka_unit_test(test_roots),
+		cmocka_unit_test(test_fiber_starts),
 		cmocka_unit_test(test_code_without_tables),
 		cmocka_unit_test(test_ends),
 	};
