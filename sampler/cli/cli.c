@@ -2,6 +2,7 @@
 #include "sampler/cli/cli.h"
 
 #include "common/file.h"
+#include "common/json.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -44,18 +45,61 @@ bool sp_cli_parse(const char *name, int argc, char **argv, int usage_status, str
 	return false;
 }
 
+/* A list option as one text, the values separated by blanks; NULL (and no error) when it was not given. */
+static struct sp_error *join_values(const struct sp_parsed *parsed, const char *name, char **ret)
+{
+	struct sp_buffer text = { 0 };
+	struct sp_error *error = NULL;
+	const char **values = sp_option_list(parsed, name);
+	*ret = NULL;
+	if (!values)
+		return sp_error_no_memory();
+	for (size_t i = 0; values[i] && !error; i++) {
+		if (i)
+			error = sp_buffer_write(&text, " ", 1);
+		if (!error)
+			error = sp_buffer_write(&text, values[i], strlen(values[i]));
+	}
+	if (!error && values[0])
+		error = sp_buffer_write(&text, "", 1);
+	free(values);
+	if (error)
+		free(text.bytes);
+	else
+		*ret = text.bytes;
+	return error;
+}
+
+static struct sp_error *take_engine(const struct sp_parsed *parsed, enum spsym_engine *ret)
+{
+	const char *name = sp_option_value(parsed, "engine");
+	*ret = SPSYM_ENGINE_NATIVE;
+	if (!name || !strcmp(name, "native"))
+		return NULL;
+	if (strcmp(name, "libdwarf") != 0)
+		return sp_error_create(SP_ERROR_USAGE, "--engine takes native or libdwarf, not '%s'", name);
+	*ret = SPSYM_ENGINE_LIBDWARF;
+	return NULL;
+}
+
 struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, spsym_context **ret)
 {
-	char *cache = NULL;
+	char *cache = NULL, *servers = NULL;
+	struct spsym_options options = { .offline = sp_option_given(parsed, "offline") };
+	struct sp_error *error = take_engine(parsed, &options.engine);
+	if (!error)
+		error = join_values(parsed, "debuginfod", &servers);
+	if (error)
+		return error;
 	/* Without a cache folder kept files are not found; everything else works. */
 	sp_error_destroy(sp_file_cache_folder("symbols", &cache));
 	const char **folders = sp_option_list(parsed, "symbol-dir");
-	struct sp_error *error = sp_error_no_memory();
-	if (folders) {
-		struct spsym_options options = { .symbol_folders = folders, .cache_folder = cache };
-		error = spsym_context_create(&options, ret);
-	}
+	options.symbol_folders = folders;
+	options.cache_folder = cache;
+	options.debuginfod_urls = servers;
+	error = folders ? spsym_context_create(&options, ret) : sp_error_no_memory();
 	free(folders);
+	free(servers);
 	free(cache);
 	return error;
 }

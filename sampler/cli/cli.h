@@ -12,6 +12,7 @@
 int sp_cmd_record(int argc, char **argv);
 int sp_cmd_load(int argc, char **argv);
 int sp_cmd_setup(int argc, char **argv);
+int sp_cmd_symbolicate(int argc, char **argv);
 
 enum {
 	SP_EXIT_USAGE = 2,    /* wrong usage of a command other than record */
@@ -30,7 +31,7 @@ int sp_cli_fail(struct sp_error *error, int status);
 /* Handles --help and parse errors: true when the command must return *ret_status at once. */
 bool sp_cli_parse(const char *name, int argc, char **argv, int usage_status, struct sp_parsed *ret, int *ret_status);
 
-/* The symbol context that --symbol-dir asks for, with sp's cache folder. */
+/* The symbol context that the options ask for, with sp's cache folder. */
 struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, spsym_context **ret);
 
 /* The viewer options given on the command line, checked. `ret->profile_path`, `symbols` and `log` are the caller's to

@@ -20,6 +20,25 @@
 		letter, name, NULL, SP_OPTION_REFUSED, why, SP_COMPLETE_NONE \
 	}
 
+/* Where symbols come from. */
+#define SYMBOL_OPTIONS                                                                                               \
+	{ 0,                                                                                                         \
+	  "symbol-dir",                                                                                              \
+	  "DIR",                                                                                                     \
+	  SP_OPTION_LIST,                                                                                            \
+	  "Folder with symbol files: flat, by build ID, or in Breakpad's layout; may be given again",                \
+	  SP_COMPLETE_FOLDER },                                                                                      \
+	    { 0,                                                                                                     \
+	      "debuginfod",                                                                                          \
+	      "URL",                                                                                                 \
+	      SP_OPTION_LIST,                                                                                        \
+	      "debuginfod server to ask for what is not on this machine, instead of those in $DEBUGINFOD_URLS; may " \
+	      "be given again",                                                                                      \
+	      SP_COMPLETE_NONE },                                                                                    \
+	    OPTION_FLAG(0, "offline", "Download nothing; what was downloaded before is used"),                       \
+	    OPTION_VALUE(0, "engine", "NAME",                                                                        \
+	                 "Reader of debug information: native, or libdwarf (slow, to compare); default native")
+
 /* What `record` and `load` share: the viewer and where symbols are. */
 #define VIEWER_OPTIONS                                                                                                \
 	OPTION_FLAG('n', "no-open", "Serve, but do not open the browser: print the address"),                         \
@@ -30,12 +49,7 @@
 	                 "https://profiler.firefox.com"),                                                             \
 	    OPTION_PATH(0, "viewer-dir", "DIR", "Serve a built Firefox Profiler front-end from this folder: offline", \
 	                SP_COMPLETE_FOLDER),                                                                          \
-	    { 0,                                                                                                      \
-	      "symbol-dir",                                                                                           \
-	      "DIR",                                                                                                  \
-	      SP_OPTION_LIST,                                                                                         \
-	      "Folder with symbol files: flat, by build ID, or in Breakpad's layout; may be given again",             \
-	      SP_COMPLETE_FOLDER },                                                                                   \
+	    SYMBOL_OPTIONS,                                                                                           \
 	    { 0,                                                                                                      \
 	      "map-path",                                                                                             \
 	      "FROM=TO",                                                                                              \
@@ -96,6 +110,12 @@ static const struct sp_option setup_options[] = {
 	OPTION_FLAG(0, "status", "Change nothing; tell whether this user can sample, and what was set up"),
 };
 
+static const struct sp_option symbolicate_options[] = {
+	OPTION_FLAG('r', "relative", "Addresses count from the file's base, as in profiles, not as nm prints them"),
+	OPTION_FLAG('j', "json", "One JSON object a line for each address"),
+	SYMBOL_OPTIONS,
+};
+
 const struct sp_command sp_commands[] = {
 	{
 	    .name = "record",
@@ -118,6 +138,22 @@ const struct sp_command sp_commands[] = {
 	    .description = "Serves the profile and its symbols on this machine until Ctrl-C, and opens the browser.",
 	    .options = load_options,
 	    .option_count = COUNT(load_options),
+	    .operand_completion = SP_COMPLETE_FILE,
+	},
+	{
+	    .name = "symbolicate",
+	    .usage = "FILE [ADDRESS...]",
+	    .summary = "Give the functions, lines and inlined functions of addresses",
+	    .description =
+	        "Looks addresses of a binary or debug file up: hexadecimal, as nm and objdump print them, or with "
+	        "--relative as profiles hold them. Without addresses they are read from stdin, one a line. Separate "
+	        "debug "
+	        "files are found as debuggers find them.\n\n"
+	        "An answer begins with the address, then comes the innermost function with file, line and column, then "
+	        "a line "
+	        "for each function that it was inlined into. The status is 1 when something was no address.",
+	    .options = symbolicate_options,
+	    .option_count = COUNT(symbolicate_options),
 	    .operand_completion = SP_COMPLETE_FILE,
 	},
 	{

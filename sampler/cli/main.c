@@ -12,6 +12,7 @@ static const struct {
 	{ "record", sp_cmd_record },
 	{ "load", sp_cmd_load },
 	{ "setup", sp_cmd_setup },
+	{ "symbolicate", sp_cmd_symbolicate },
 };
 
 static int help(int argc, char **argv)

@@ -1,0 +1,255 @@
+/* sp symbolicate: addresses of one file to functions, lines and inline chains, as text or JSON; a whole profile to a
+ * symbolicated one; and, asked so or called so, what addr2line and llvm-symbolizer would print. */
+#include "sampler/cli/cli.h"
+#include "sampler/cli/lines.h"
+
+#include "common/json.h"
+#include "common/vector.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One address asked for; `text` is what stood there when it is none. */
+struct asked {
+	const char *text; /* NULL: an address */
+	uint64_t address; /* as it was given */
+};
+
+struct symbolicate {
+	struct sp_parsed parsed;
+	spsym_context *symbols;
+	spsym_module *module;
+	uint64_t base;       /* what is taken off an address to make it relative */
+	bool json, bad_line; /* bad_line: something in the input was no address */
+	SP_VECTOR(struct asked) asked;
+	SP_VECTOR(uint64_t) addresses; /* relative, of those that are addresses */
+	struct spsym_result result;
+	struct sp_json *writer; /* owned; with --json */
+};
+
+/* ---- Reading addresses ---- */
+
+/* Hexadecimal, with or without 0x. */
+static bool parse_address(const char *text, uint64_t *ret)
+{
+	char *end;
+	if (!isxdigit((unsigned char)*text))
+		return false;
+	errno = 0;
+	*ret = strtoull(text, &end, 16);
+	return !*end && !errno;
+}
+
+static struct sp_error *ask(struct symbolicate *s, const char *text)
+{
+	struct asked asked = { 0 };
+	if (!parse_address(text, &asked.address))
+		asked.text = text;
+	/* Below the base there is nothing, which the largest address finds, too. */
+	uint64_t relative = asked.address < s->base ? UINT64_MAX : asked.address - s->base;
+	if (!sp_vector_push(&s->asked, asked) || (!asked.text && !sp_vector_push(&s->addresses, relative)))
+		return sp_error_no_memory();
+	return NULL;
+}
+
+/* ---- Writing answers ---- */
+
+static void print_place(const struct spsym_frame *frame)
+{
+	if (!frame->file)
+		return;
+	printf(" at %s", frame->file);
+	if (frame->line)
+		printf(":%u", frame->line);
+	if (frame->line && frame->column)
+		printf(":%u", frame->column);
+}
+
+static void print_text(const struct asked *asked, const struct spsym_location *location, uint64_t relative)
+{
+	printf("0x%llx: ", (unsigned long long)asked->address);
+	const struct spsym_symbol *symbol = &location->symbol;
+	for (size_t i = 0; i < location->frame_count; i++) {
+		const struct spsym_frame *frame = &location->frames[i];
+		const char *name = frame->function;
+		if (!name && i + 1 == location->frame_count)
+			name = symbol->name;
+		printf("%s%s", i ? "    inlined into " : "", name ? name : "??");
+		print_place(frame);
+		putchar('\n');
+	}
+	if (!location->frame_count && symbol->name)
+		printf("%s+0x%llx\n", symbol->name, (unsigned long long)(relative - symbol->address));
+	else if (!location->frame_count)
+		puts("??");
+}
+
+static void write_frames(struct sp_json *json, const struct spsym_location *location)
+{
+	sp_json_key(json, "frames");
+	sp_json_array_begin(json);
+	for (size_t i = 0; i < location->frame_count; i++) {
+		const struct spsym_frame *frame = &location->frames[i];
+		sp_json_object_begin(json);
+		sp_json_member_string(json, "function", frame->function);
+		sp_json_member_string(json, "file", frame->file);
+		sp_json_key(json, "line");
+		frame->line ? sp_json_uint(json, frame->line) : sp_json_null(json);
+		sp_json_key(json, "column");
+		frame->column ? sp_json_uint(json, frame->column) : sp_json_null(json);
+		sp_json_object_end(json);
+	}
+	sp_json_array_end(json);
+}
+
+static void write_symbol(struct sp_json *json, const struct spsym_symbol *symbol, uint64_t base)
+{
+	sp_json_key(json, "symbol");
+	if (!symbol->name) {
+		sp_json_null(json);
+		return;
+	}
+	sp_json_object_begin(json);
+	sp_json_member_string(json, "name", symbol->name);
+	sp_json_key(json, "address");
+	sp_json_hex(json, base + symbol->address);
+	sp_json_key(json, "size");
+	symbol->size ? sp_json_uint(json, symbol->size) : sp_json_null(json);
+	sp_json_object_end(json);
+}
+
+/* One object a line. `location` NULL: the text was no address. */
+static void print_json(struct symbolicate *s, const struct asked *asked, const struct spsym_location *location)
+{
+	struct sp_json *json = s->writer;
+	sp_json_object_begin(json);
+	if (location) {
+		sp_json_key(json, "address");
+		sp_json_hex(json, asked->address);
+		write_symbol(json, &location->symbol, s->base);
+		write_frames(json, location);
+	} else {
+		sp_json_member_string(json, "input", asked->text);
+		sp_json_member_string(json, "error", "not an address");
+	}
+	sp_json_object_end(json);
+	sp_json_step_aside(json, false);
+	putchar('\n');
+	json->need_comma[0] = false;
+}
+
+static struct sp_error *write_stdout(void *context, const void *bytes, size_t size)
+{
+	(void)context;
+	return fwrite(bytes, 1, size, stdout) == size ? NULL : sp_error_from_errno(errno, "cannot write the output");
+}
+
+/* Answers what was asked and forgets it. */
+static struct sp_error *answer(struct symbolicate *s)
+{
+	struct sp_error *error = spsym_lookup(s->module, s->addresses.items, s->addresses.count, &s->result);
+	if (error)
+		return error;
+	size_t at = 0;
+	for (size_t i = 0; i < s->asked.count; i++) {
+		const struct asked *asked = &s->asked.items[i];
+		const struct spsym_location *location = asked->text ? NULL : &s->result.locations[at];
+		uint64_t relative = asked->text ? 0 : s->addresses.items[at++];
+		s->bad_line |= !location;
+		if (s->json)
+			print_json(s, asked, location);
+		else if (location)
+			print_text(asked, location, relative);
+		else
+			printf("%s: ?? (not an address)\n", asked->text);
+	}
+	s->asked.count = s->addresses.count = 0;
+	return fflush(stdout) ? sp_error_from_errno(errno, "cannot write the output") : NULL;
+}
+
+/* ---- The command ---- */
+
+static char *trim(char *line)
+{
+	while (isspace((unsigned char)*line))
+		line++;
+	size_t length = strlen(line);
+	while (length && isspace((unsigned char)line[length - 1]))
+		line[--length] = '\0';
+	return line;
+}
+
+static struct sp_error *answer_input(struct symbolicate *s)
+{
+	struct sp_lines lines = { .fd = STDIN_FILENO };
+	struct sp_error *error = NULL;
+	char *batch, *line;
+	size_t size;
+	while (!error && !(error = sp_lines_read(&lines, &batch, &size)) && size) {
+		char *end = batch + size;
+		while (!error && sp_lines_next(&batch, end, &line)) {
+			line = trim(line);
+			if (*line)
+				error = ask(s, line);
+		}
+		if (!error)
+			error = answer(s);
+	}
+	sp_lines_deinit(&lines);
+	return error;
+}
+
+static struct sp_error *symbolicate_addresses(struct symbolicate *s, const char *path)
+{
+	struct sp_error *error = spsym_module_open_path(s->symbols, path, &s->module);
+	if (error)
+		return error;
+	s->base = sp_option_given(&s->parsed, "relative") ? 0 : spsym_module_info(s->module)->base;
+	if (s->json) {
+		s->writer = malloc(sizeof(*s->writer));
+		if (!s->writer)
+			return sp_error_no_memory();
+		sp_json_init(s->writer, write_stdout, NULL);
+	}
+	for (size_t i = 1; i < s->parsed.operand_count && !error; i++)
+		error = ask(s, s->parsed.operands[i]);
+	if (!error)
+		error = s->parsed.operand_count > 1 ? answer(s) : answer_input(s);
+	if (!error && s->result.debug_error && !s->json)
+		fprintf(stderr, "sp: no lines or inlined functions: %s\n", s->result.debug_error);
+	return error;
+}
+
+static struct sp_error *symbolicate(struct symbolicate *s)
+{
+	if (!s->parsed.operand_count)
+		return sp_error_create(SP_ERROR_USAGE, "sp symbolicate takes a file (see 'sp symbolicate --help')");
+	s->json = sp_option_given(&s->parsed, "json");
+	struct sp_error *error = sp_cli_symbols(&s->parsed, &s->symbols);
+	return error ? error : symbolicate_addresses(s, s->parsed.operands[0]);
+}
+
+int sp_cmd_symbolicate(int argc, char **argv)
+{
+	struct symbolicate s = { 0 };
+	int status = 0;
+	if (!sp_cli_parse("symbolicate", argc, argv, SP_EXIT_USAGE, &s.parsed, &status)) {
+		struct sp_error *error = symbolicate(&s);
+		if (error)
+			status = sp_cli_fail(error, error->code == SP_ERROR_USAGE ? SP_EXIT_USAGE : SP_EXIT_FAILED);
+		else if (s.bad_line)
+			status = SP_EXIT_FAILED;
+	}
+	free(s.writer);
+	spsym_result_deinit(&s.result);
+	sp_vector_deinit(&s.asked);
+	sp_vector_deinit(&s.addresses);
+	spsym_module_release(s.module);
+	spsym_context_destroy(s.symbols);
+	sp_parsed_deinit(&s.parsed);
+	return status;
+}

@@ -1,0 +1,93 @@
+"""sp symbolicate: addresses on the command line and on stdin, as text and as JSON."""
+
+import json
+import subprocess
+
+import support
+
+
+def symbols_of(path):
+    """Name -> address, as nm prints them."""
+    text = subprocess.run(["nm", path], check=True, capture_output=True, text=True).stdout
+    fields = [line.split() for line in text.splitlines()]
+    return {line[2]: int(line[0], 16) for line in fields if len(line) == 3}
+
+
+class SymbolicateTest(support.TestCase):
+    def program(self, *flags):
+        return support.build_program("inlined.cpp", "-g", "-O2", *flags, compiler="c++")
+
+    def test_inline_chain(self):
+        program = self.program()
+        address = symbols_of(program)["_ZN2ns7computeIiEET_S1_"]
+        out = self.sp_ok("symbolicate", program, f"{address:x}").out
+        lines = out.splitlines()
+        self.assertTrue(lines[0].startswith(f"0x{address:x}: "), out)
+        self.assertIn(" ns::compute<int>(int) at ", lines[-1])
+        self.assertIn("inlined.cpp:", lines[0])
+
+    def test_every_byte_agrees_with_addr2line(self):
+        program = self.program()
+        start = symbols_of(program)["_ZN2ns7computeIiEET_S1_"]
+        addresses = [f"0x{start + i:x}" for i in range(24)]
+        expected = subprocess.run(["addr2line", "-e", program, "-i"], input="\n".join(addresses), text=True,
+                                  check=True, capture_output=True).stdout
+        out = self.sp_ok("symbolicate", program, "--json", input="\n".join(addresses)).out
+        answers = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([answer["address"] for answer in answers], addresses)
+        frames = [f"{frame['file']}:{frame['line']}" for answer in answers for frame in answer["frames"]]
+        expected = [line.split(" (discriminator")[0] for line in expected.splitlines()]
+        # Padding between functions.
+        self.assertEqual(frames, [line for line in expected if not line.startswith("??")])
+        self.assertTrue(any(len(answer["frames"]) == 3 for answer in answers), out)
+
+    def test_relative_addresses(self):
+        program = self.program("-no-pie")
+        address = symbols_of(program)["main"]
+        header = subprocess.run(["readelf", "-lW", program], check=True, capture_output=True, text=True).stdout
+        base = min(int(line.split()[2], 16) for line in header.splitlines() if line.split()[:1] == ["LOAD"])
+        self.assertGreater(base, 0)
+        absolute = self.sp_ok("symbolicate", program, hex(address)).out
+        relative = self.sp_ok("symbolicate", "--relative", program, hex(address - base)).out
+        self.assertIn(": main at", absolute)
+        self.assertEqual(absolute.split(" ", 1)[1], relative.split(" ", 1)[1])
+
+    def test_unknown_addresses_and_words(self):
+        result = self.sp("symbolicate", self.program(), input="0\n\nffffffffffffffff\nnonsense\n10000000000000000\n")
+        self.assertEqual(result.out, "0x0: ??\n0xffffffffffffffff: ??\nnonsense: ?? (not an address)\n"
+                                     "10000000000000000: ?? (not an address)\n")
+        self.assertEqual(result.status, 1)
+        result = self.sp("symbolicate", "--json", self.program(), "0", "nonsense")
+        self.assertEqual([json.loads(line) for line in result.out.splitlines()],
+                         [{"address": "0x0", "symbol": None, "frames": []},
+                          {"input": "nonsense", "error": "not an address"}])
+
+    def test_answers_while_input_goes_on(self):
+        process = subprocess.Popen([support.SP, "symbolicate", self.program()], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.addCleanup(process.stdout.close)
+        try:
+            for i in range(3):
+                process.stdin.write(f"{i:x}\n")
+                process.stdin.flush()
+                self.assertEqual(process.stdout.readline(), f"0x{i:x}: ??\n")
+        finally:
+            process.stdin.close()
+            process.wait(support.TIMEOUT)
+
+    def test_errors(self):
+        self.assertEqual(self.sp("symbolicate").status, 2)
+        self.assertEqual(self.sp("symbolicate", "--engine", "magic", self.program(), "0").status, 2)
+        result = self.sp("symbolicate", "no-such-file", "0")
+        self.assertEqual((result.status, result.out), (1, ""))
+        self.assertIn("no-such-file", result.err)
+
+    def test_both_engines_agree(self):
+        program = self.program()
+        start = symbols_of(program)["_ZN2ns7computeIlEET_S1_"]
+        text = "\n".join(f"{start + i:x}" for i in range(16))
+        answers = [self.sp_ok("symbolicate", "--json", "--engine", engine, program, input=text).out
+                   for engine in ("native", "libdwarf")]
+        lines = [[[(frame["file"], frame["line"]) for frame in json.loads(line)["frames"]]
+                  for line in out.splitlines()] for out in answers]
+        self.assertEqual(lines[0], lines[1])
