@@ -1,7 +1,8 @@
 /* Disassembly with capstone (4 and 5): instruction texts in each syntax of the architecture, and branch targets. */
 #include "internal.h"
 
-#include <capstone/capstone.h>
+#include "capstone.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,7 +195,9 @@ struct sp_error *api_disassemble(const char *arch, uint64_t start, const uint8_t
 	ret->start = start;
 
 	struct engines engines = { 0 };
-	struct sp_error *error = open_engines(machine, &engines);
+	struct sp_error *error = api_need_capstone();
+	if (!error)
+		error = open_engines(machine, &engines);
 	for (size_t offset = 0; !error && offset < size;) {
 		if (!decode_one(ret, machine, &engines, code, size, &offset))
 			error = sp_error_no_memory();

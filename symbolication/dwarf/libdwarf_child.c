@@ -272,6 +272,9 @@ static void find_code(struct sp_object *object, struct dw_child_job *job)
 
 struct sp_error *dw_child_create(const struct sp_dwarf_files *files, struct dw_child **ret)
 {
+	struct sp_error *missing = dw_child_need_libdwarf();
+	if (missing)
+		return missing;
 	struct dw_child *child = calloc(1, sizeof(*child));
 	if (!child)
 		return sp_error_no_memory();

@@ -44,6 +44,9 @@ struct dw_child_output {
 void dw_child_put_number(struct dw_child_output *out, uint32_t number);
 void dw_child_put_text(struct dw_child_output *out, const char *text);
 
+/* Loads libdwarf unless it is there: before the child is made, which must not load anything. */
+struct sp_error *dw_child_need_libdwarf(void);
+
 /* Answers the job. False when libdwarf can't open the file, or without memory. Only in a child process. */
 bool dw_child_answer(const struct dw_child_job *job, struct dw_child_output *out);
 

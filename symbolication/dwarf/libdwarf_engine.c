@@ -8,9 +8,12 @@
 #include "constants.h"
 #include "libdwarf_child.h"
 
+#include "common/library.h"
+
 #ifndef _WIN32
 
 #include <libdwarf.h> /* after constants.h: it may define the same names */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +35,89 @@ typedef Dwarf_Endianness byte_order;
 #define BIG_ENDIAN_FILE DW_OBJECT_MSB
 #define LITTLE_ENDIAN_FILE DW_OBJECT_LSB
 #endif
+
+/* ---- Loading libdwarf ---- */
+
+#define FUNCTIONS(X)                         \
+	X(dwarf_attr)                        \
+	X(dwarf_child)                       \
+	X(dwarf_formsdata)                   \
+	X(dwarf_formstring)                  \
+	X(dwarf_formudata)                   \
+	X(dwarf_get_ranges_b)                \
+	X(dwarf_get_rnglists_entry_fields_a) \
+	X(dwarf_global_formref)              \
+	X(dwarf_highpc_b)                    \
+	X(dwarf_line_srcfileno)              \
+	X(dwarf_lineaddr)                    \
+	X(dwarf_lineendsequence)             \
+	X(dwarf_lineno)                      \
+	X(dwarf_lineoff_b)                   \
+	X(dwarf_lowpc)                       \
+	X(dwarf_next_cu_header_d)            \
+	X(dwarf_object_init_b)               \
+	X(dwarf_offdie_b)                    \
+	X(dwarf_rnglists_get_rle_head)       \
+	X(dwarf_set_de_alloc_flag)           \
+	X(dwarf_set_tied_dbg)                \
+	X(dwarf_siblingof_b)                 \
+	X(dwarf_srclines_b)                  \
+	X(dwarf_srclines_files_data_b)       \
+	X(dwarf_srclines_files_indexes)      \
+	X(dwarf_srclines_from_linecontext)   \
+	X(dwarf_srclines_include_dir_data)   \
+	X(dwarf_tag)                         \
+	X(dwarf_whatform)
+
+/* Filled once, in the parent. */
+static struct {
+	FUNCTIONS(SP_LIBRARY_MEMBER)
+} libdwarf;
+static struct sp_error *load_failed;
+static pthread_once_t load_once = PTHREAD_ONCE_INIT;
+
+#define dwarf_attr libdwarf.dwarf_attr
+#define dwarf_child libdwarf.dwarf_child
+#define dwarf_formsdata libdwarf.dwarf_formsdata
+#define dwarf_formstring libdwarf.dwarf_formstring
+#define dwarf_formudata libdwarf.dwarf_formudata
+#define dwarf_get_ranges_b libdwarf.dwarf_get_ranges_b
+#define dwarf_get_rnglists_entry_fields_a libdwarf.dwarf_get_rnglists_entry_fields_a
+#define dwarf_global_formref libdwarf.dwarf_global_formref
+#define dwarf_highpc_b libdwarf.dwarf_highpc_b
+#define dwarf_line_srcfileno libdwarf.dwarf_line_srcfileno
+#define dwarf_lineaddr libdwarf.dwarf_lineaddr
+#define dwarf_lineendsequence libdwarf.dwarf_lineendsequence
+#define dwarf_lineno libdwarf.dwarf_lineno
+#define dwarf_lineoff_b libdwarf.dwarf_lineoff_b
+#define dwarf_lowpc libdwarf.dwarf_lowpc
+#define dwarf_next_cu_header_d libdwarf.dwarf_next_cu_header_d
+#define dwarf_object_init_b libdwarf.dwarf_object_init_b
+#define dwarf_offdie_b libdwarf.dwarf_offdie_b
+#define dwarf_rnglists_get_rle_head libdwarf.dwarf_rnglists_get_rle_head
+#define dwarf_set_de_alloc_flag libdwarf.dwarf_set_de_alloc_flag
+#define dwarf_set_tied_dbg libdwarf.dwarf_set_tied_dbg
+#define dwarf_siblingof_b libdwarf.dwarf_siblingof_b
+#define dwarf_srclines_b libdwarf.dwarf_srclines_b
+#define dwarf_srclines_files_data_b libdwarf.dwarf_srclines_files_data_b
+#define dwarf_srclines_files_indexes libdwarf.dwarf_srclines_files_indexes
+#define dwarf_srclines_from_linecontext libdwarf.dwarf_srclines_from_linecontext
+#define dwarf_srclines_include_dir_data libdwarf.dwarf_srclines_include_dir_data
+#define dwarf_tag libdwarf.dwarf_tag
+#define dwarf_whatform libdwarf.dwarf_whatform
+
+static void load(void)
+{
+	static const char *const names[] = { LIBDWARF_LIBRARY, NULL };
+	static const struct sp_library_function functions[] = { FUNCTIONS(SP_LIBRARY_ENTRY) };
+	load_failed = sp_library_load(names, functions, sizeof(functions) / sizeof(functions[0]));
+}
+
+struct sp_error *dw_child_need_libdwarf(void)
+{
+	pthread_once(&load_once, load);
+	return load_failed ? sp_error_copy(load_failed) : NULL;
+}
 
 /* ---- Giving libdwarf the sections ---- */
 

@@ -67,6 +67,9 @@ static char *plain_address(const char *address)
 
 struct sp_error *sp_http_start(const struct sp_http_options *options, struct sp_http **ret)
 {
+	struct sp_error *missing = http_need_mhd();
+	if (missing)
+		return missing;
 	struct sp_http *http = calloc(1, sizeof(*http));
 	if (!http)
 		return sp_error_no_memory();

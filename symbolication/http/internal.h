@@ -4,7 +4,8 @@
 
 #include "http.h"
 
-#include <microhttpd.h>
+#include "mhd.h"
+
 #include <pthread.h>
 
 /* A TCP connection. */

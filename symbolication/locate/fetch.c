@@ -3,17 +3,12 @@
 #include "symbolication/locate/fetch.h"
 
 #include "common/clock.h"
+#include "common/library.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#ifdef _WIN32
-#include <windows.h>
-#else
-#include <dlfcn.h>
-#endif
 
 /* curl.h: CURLoption is a type's base plus a number; CURLINFO likewise. */
 enum {
@@ -44,7 +39,7 @@ enum {
 struct curl_slist;
 
 /* The functions in use. */
-struct curl {
+static struct {
 	int (*global_init)(long flags);
 	void *(*easy_init)(void);
 	int (*easy_setopt)(void *easy, int option, ...);
@@ -54,57 +49,31 @@ struct curl {
 	const char *(*easy_strerror)(int code);
 	struct curl_slist *(*slist_append)(struct curl_slist *list, const char *line);
 	void (*slist_free_all)(struct curl_slist *list);
-	bool loaded;
-};
+} curl;
 
 /* The library is loaded and initialised once a process, as it demands. */
-static struct curl curl;
+static bool curl_loaded;
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
-
-static void *open_library(void)
-{
-#ifdef _WIN32
-	static const char *const names[] = { "libcurl-4.dll", "libcurl-x64.dll", "libcurl.dll" };
-#elif defined(__APPLE__)
-	static const char *const names[] = { "libcurl.4.dylib", "/usr/lib/libcurl.4.dylib" };
-#else
-	static const char *const names[] = { "libcurl.so.4", "libcurl-gnutls.so.4" };
-#endif
-	void *library = NULL;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !library; i++) {
-#ifdef _WIN32
-		library = (void *)LoadLibraryA(names[i]);
-#else
-		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-#endif
-	}
-	return library;
-}
-
-static bool find_function(void *library, const char *name, void *ret)
-{
-#ifdef _WIN32
-	FARPROC function = GetProcAddress((HMODULE)library, name);
-#else
-	void *function = dlsym(library, name);
-#endif
-	memcpy(ret, &function, sizeof(function)); /* C has no conversion between the two kinds of pointers */
-	return function != NULL;
-}
 
 static void load_curl(void)
 {
-	void *library = open_library();
-	curl.loaded = library && find_function(library, "curl_global_init", &curl.global_init) &&
-	              find_function(library, "curl_easy_init", &curl.easy_init) &&
-	              find_function(library, "curl_easy_setopt", &curl.easy_setopt) &&
-	              find_function(library, "curl_easy_perform", &curl.easy_perform) &&
-	              find_function(library, "curl_easy_getinfo", &curl.easy_getinfo) &&
-	              find_function(library, "curl_easy_cleanup", &curl.easy_cleanup) &&
-	              find_function(library, "curl_easy_strerror", &curl.easy_strerror) &&
-	              find_function(library, "curl_slist_append", &curl.slist_append) &&
-	              find_function(library, "curl_slist_free_all", &curl.slist_free_all) &&
-	              curl.global_init(GLOBAL_ALL) == 0;
+#ifdef _WIN32
+	static const char *const names[] = { "libcurl-4.dll", "libcurl-x64.dll", "libcurl.dll", NULL };
+#elif defined(__APPLE__)
+	static const char *const names[] = { "libcurl.4.dylib", "/usr/lib/libcurl.4.dylib", NULL };
+#else
+	static const char *const names[] = { "libcurl.so.4", "libcurl-gnutls.so.4", NULL };
+#endif
+	static const struct sp_library_function functions[] = {
+		{ "curl_global_init", &curl.global_init },       { "curl_easy_init", &curl.easy_init },
+		{ "curl_easy_setopt", &curl.easy_setopt },       { "curl_easy_perform", &curl.easy_perform },
+		{ "curl_easy_getinfo", &curl.easy_getinfo },     { "curl_easy_cleanup", &curl.easy_cleanup },
+		{ "curl_easy_strerror", &curl.easy_strerror },   { "curl_slist_append", &curl.slist_append },
+		{ "curl_slist_free_all", &curl.slist_free_all },
+	};
+	struct sp_error *error = sp_library_load(names, functions, sizeof(functions) / sizeof(functions[0]));
+	curl_loaded = !error && curl.global_init(GLOBAL_ALL) == 0;
+	sp_error_destroy(error);
 }
 
 /* One running download. */
@@ -212,7 +181,7 @@ static struct sp_error *transfer_error(const struct transfer *t, int code, const
 struct sp_error *sp_fetch(const struct sp_fetch_request *request, long *ret_status)
 {
 	pthread_once(&curl_once, load_curl);
-	if (!curl.loaded)
+	if (!curl_loaded)
 		return sp_error_create(SP_ERROR_UNSUPPORTED, "%s: libcurl, which downloads need, cannot be loaded",
 		                       request->url);
 	struct transfer t = { .request = request, .easy = curl.easy_init(), .started = sp_clock_now() };

@@ -91,3 +91,15 @@ class SymbolicateTest(support.TestCase):
         lines = [[[(frame["file"], frame["line"]) for frame in json.loads(line)["frames"]]
                   for line in out.splitlines()] for out in answers]
         self.assertEqual(lines[0], lines[1])
+
+    def test_loads_only_what_it_uses(self):
+        """LD_DEBUG tells of every library that the dynamic loader maps."""
+        result = self.sp("symbolicate", self.program(), "0", env={"LD_DEBUG": "files"})
+        if "calling init" not in result.err:
+            self.skipTest("this libc has no LD_DEBUG")
+        for name in ("libz", "libc"):
+            self.assertIn(f"{name}.so", result.err)
+        for name in ("libcurl", "libmicrohttpd", "libcapstone", "libdwarf", "libelf", "libgnutls", "libcjson"):
+            self.assertNotIn(name, result.err)
+        result = self.sp("symbolicate", "--engine", "libdwarf", self.program(), "0", env={"LD_DEBUG": "files"})
+        self.assertIn("libdwarf", result.err)
