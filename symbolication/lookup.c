@@ -127,17 +127,27 @@ static struct sp_error *try_index(struct spsym_module *module, const uint64_t *a
 	return error;
 }
 
+/* The symbol of an address. A PDB gives it without a table of all of them, which would take all of its modules. */
+static struct spsym_symbol find_symbol(struct spsym_module *module, uint64_t address)
+{
+	struct sp_pdb *pdb = module->found.debug->pdb;
+	struct sp_symbol symbol;
+	if (!pdb)
+		return make_symbol(module, sp_symbol_table_find(&module->table, address));
+	if (!sp_pdb_symbol(pdb, address, &symbol))
+		return (struct spsym_symbol){ 0 };
+	return (struct spsym_symbol){ sp_names_get(module->names, symbol.name), symbol.address, symbol.size };
+}
+
 /* Answers from the symbol table. */
 static struct sp_error *add_symbols(struct spsym_module *module, const uint64_t *addresses, size_t count,
                                     struct spsym_result *result)
 {
-	struct sp_error *error = sp_module_need_table(module);
+	struct sp_error *error = module->found.debug->pdb ? NULL : sp_module_need_table(module);
 	if (error)
 		return error;
-	for (size_t i = 0; i < count; i++) {
-		const struct sp_table_symbol *symbol = sp_symbol_table_find(&module->table, addresses[i]);
-		result->locations[i] = (struct spsym_location){ .symbol = make_symbol(module, symbol) };
-	}
+	for (size_t i = 0; i < count; i++)
+		result->locations[i] = (struct spsym_location){ .symbol = find_symbol(module, addresses[i]) };
 	result->count = count;
 	return NULL;
 }
@@ -248,11 +258,14 @@ static struct sp_error *add_frames(struct batch *batch, size_t count)
 {
 	struct spsym_module *module = batch->module;
 	struct sp_result_storage *storage = batch->result->storage;
+	struct sp_pdb *pdb = module->found.debug->pdb;
 	uint64_t base = module->found.debug->info.base;
 	for (size_t i = 0; i < count; i++)
 		storage->addresses[i] = base + storage->order[i].key;
 	const char *note = NULL;
-	struct sp_error *error = sp_dwarf_lookup(module->dwarf, storage->addresses, count, take_answer, batch, &note);
+	struct sp_error *error = pdb ? sp_pdb_lookup(pdb, storage->addresses, count, take_answer, batch, &note)
+	                             : sp_dwarf_lookup(module->dwarf, storage->addresses, count, take_answer, batch,
+	                                               &note);
 	if (error && error->code != SP_ERROR_NO_MEMORY) { /* the symbols stand */
 		note = sp_names_copy(module->names, error->message);
 		sp_error_destroy(error);
@@ -272,7 +285,7 @@ static struct sp_error *look_up_frames(struct spsym_module *module, const uint64
 	if (error)
 		return error;
 	result->debug_error = module->dwarf_error;
-	if (!module->dwarf || !count)
+	if ((!module->dwarf && !module->found.debug->pdb) || !count)
 		return NULL;
 	if (!sp_result_sort(result->storage, addresses, count))
 		return sp_error_no_memory();

@@ -65,6 +65,7 @@ static size_t file_memory(const struct sp_symbol_file *file)
 	if (!file)
 		return 0;
 	size_t memory = file->object ? sp_object_memory(file->object) : 0;
+	memory += file->pdb ? sp_pdb_memory(file->pdb) : 0;
 	return memory + file->kallsyms.count * sizeof(*file->kallsyms.items) + file->kallsyms.names.total;
 }
 
@@ -142,7 +143,12 @@ static struct sp_error *fill_table(struct spsym_module *module, struct sp_table_
 {
 	const struct sp_symbol_file *debug = module->found.debug, *binary = module->found.binary;
 	struct sp_error *error = NULL;
-	if (!debug->object)
+	if (debug->pdb) {
+		sp_symbols_deinit(&module->lists[0]);
+		error = sp_pdb_symbols(debug->pdb, &module->lists[0]);
+		if (!error)
+			error = sp_table_add_symbols(builder, &module->lists[0], 0);
+	} else if (!debug->object)
 		error = sp_table_add_symbols(builder, &debug->kallsyms, debug->info.base);
 	else if (debug != binary)
 		error = add_object(module, builder, "symbols of the debug file", debug->object, debug->info.base, false,

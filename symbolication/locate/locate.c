@@ -262,6 +262,7 @@ static void search_all(struct sp_search *search)
 	if (!search->options->no_local_paths) {
 		sp_search_beside(search);
 		sp_search_debug_link(search);
+		sp_search_pdb(search);
 	}
 	sp_search_debuginfod(search);
 }

@@ -254,6 +254,26 @@ void sp_search_debug_link(struct sp_search *search)
 	free(folder);
 }
 
+/* The PDB that a PE file names: where its linker wrote it, and by that name beside the binary. */
+void sp_search_pdb(struct sp_search *search)
+{
+	const struct sp_symbol_file *binary = search->found->binary;
+	const char *path = binary && binary->object ? sp_object_pdb_path(binary->object) : NULL;
+	if (!path || sp_search_done(search))
+		return;
+	const char *name = sp_path_name(path);
+	if (sp_path_is_component(name)) {
+		char *folder = sp_path_folder(binary->path);
+		if (folder)
+			sp_search_tryf(search, "beside the binary", "%s%s%s", folder, folder[0] ? "/" : "", name);
+		else
+			search->error = sp_error_no_memory();
+		free(folder);
+	}
+	if (name != path && !binary->downloaded)
+		sp_search_try(search, "PDB path of the binary", path, SP_CHECK_ID, 0);
+}
+
 /* One candidate for dwz's shared part; consumes `path`. */
 static struct sp_error *try_supplementary(struct sp_search *search, char *path, const uint8_t *id, size_t size)
 {

@@ -37,6 +37,7 @@ void sp_search_folders(struct sp_search *search);  /* symbol folders, the kept f
 void sp_search_build_id(struct sp_search *search); /* build-ID folders under the debug roots */
 void sp_search_beside(struct sp_search *search);   /* beside the binary, under the roots by path, kernel places */
 void sp_search_debug_link(struct sp_search *search);
+void sp_search_pdb(struct sp_search *search);    /* the PDB that the binary names */
 void sp_search_binary(struct sp_search *search); /* where the binary of a debug file may be */
 struct sp_error *sp_find_supplementary(struct sp_search *search);
 void sp_search_debuginfod(struct sp_search *search); /* debuginfod servers, by build ID */

@@ -32,6 +32,10 @@ void sp_symbol_file_destroy(struct sp_symbol_file *file)
 		return;
 	sp_object_destroy(file->object);
 	sp_symbols_deinit(&file->kallsyms);
+	sp_pdb_destroy(file->pdb);
+	if (file->map.bytes)
+		sp_file_unmap(&file->map);
+	free(file->unpacked);
 	free(file->path);
 	free(file);
 }
@@ -74,6 +78,22 @@ static struct sp_error *open_kallsyms(const void *bytes, size_t size, const char
 	return NULL;
 }
 
+/* The bytes must outlive the file. */
+static struct sp_error *open_pdb(const void *bytes, size_t size, const char *path, struct sp_symbol_file **ret)
+{
+	struct sp_symbol_file *file = file_create(path);
+	if (!file)
+		return sp_error_no_memory();
+	struct sp_error *error = sp_pdb_open(bytes, size, path, &file->pdb);
+	if (error) {
+		sp_symbol_file_destroy(file);
+		return error;
+	}
+	file->info = *sp_pdb_info(file->pdb);
+	*ret = file;
+	return NULL;
+}
+
 static struct sp_error *open_packed(enum sp_compression kind, const void *bytes, size_t size, const char *path,
                                     struct sp_symbol_file **ret)
 {
@@ -85,6 +105,14 @@ static struct sp_error *open_packed(enum sp_compression kind, const void *bytes,
 	if (sp_kallsyms_probe(unpacked, unpacked_size)) {
 		error = open_kallsyms(unpacked, unpacked_size, path, ret);
 		free(unpacked);
+		return error;
+	}
+	if (sp_pdb_probe(unpacked, unpacked_size)) {
+		error = open_pdb(unpacked, unpacked_size, path, ret);
+		if (error)
+			free(unpacked);
+		else
+			(*ret)->unpacked = unpacked;
 		return error;
 	}
 	struct sp_object *object;
@@ -113,6 +141,8 @@ struct sp_error *sp_symbol_file_open_bytes(const void *bytes, size_t size, const
 	struct sp_object *object;
 	if (open_other(bytes, size, name, ret, &error))
 		return error;
+	if (sp_pdb_probe(bytes, size))
+		return open_pdb(bytes, size, name, ret);
 	error = sp_object_open_bytes(bytes, size, name, &object);
 	return error ? error : wrap_object(object, name, ret);
 }
@@ -124,6 +154,14 @@ static struct sp_error *open_map(struct sp_file_map *map, const char *path, stru
 	struct sp_object *object;
 	if (open_other(map->bytes, map->size, path, ret, &error)) {
 		sp_file_unmap(map);
+		return error;
+	}
+	if (sp_pdb_probe(map->bytes, map->size)) {
+		error = open_pdb(map->bytes, map->size, path, ret);
+		if (error)
+			sp_file_unmap(map);
+		else
+			(*ret)->map = *map;
 		return error;
 	}
 	error = sp_object_open_map(map, path, &object);
