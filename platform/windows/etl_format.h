@@ -112,7 +112,7 @@ enum {
 	SP_ETL_STACK_USER_KEY = 38,
 };
 #define SP_ETL_STACK_MAX 192 /* frames that the kernel walks at most */
-enum { SP_ETL_CONFIG_CPU = 10, SP_ETL_CONFIG_PROCESSOR = 25 };
+enum { SP_ETL_CONFIG_CPU = 10, SP_ETL_CONFIG_PLATFORM = 25 };
 
 /* KernelTraceControl: what merging a trace adds. */
 enum { SP_ETL_IMAGE_ID = 0, SP_ETL_IMAGE_RSDS = 36, SP_ETL_IMAGE_IL_RSDS = 37, SP_ETL_IMAGE_PORTABLE_PDB = 38 };

@@ -1,7 +1,32 @@
-/* sp load: the viewer for a saved profile. */
+/* sp load: the viewer for a saved profile, or for a trace that is imported first. */
 #include "sampler/cli/cli.h"
+#include "sampler/cli/import.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Serves a trace's profile, which is made in a temporary folder. */
+static struct sp_error *load_trace(const struct sp_parsed *parsed, struct sp_view_options *view,
+                                   struct sp_cli_import *import)
+{
+	const char *parent = getenv("TMPDIR");
+	char folder[4000], output[4096];
+	snprintf(folder, sizeof(folder), "%s/sp-load-XXXXXX", parent && *parent ? parent : "/tmp");
+	if (!mkdtemp(folder))
+		return sp_error_from_errno(errno, "cannot create a temporary folder %s", folder);
+	snprintf(output, sizeof(output), "%s/profile.json.gz", folder);
+	import->output = output;
+	struct sp_error *error = sp_cli_import_run(import);
+	if (!error) {
+		view->profile_path = output;
+		error = sp_cli_serve(parsed, view);
+	}
+	remove(output);
+	rmdir(folder);
+	return error;
+}
 
 static struct sp_error *load(const struct sp_parsed *parsed)
 {
@@ -19,7 +44,15 @@ static struct sp_error *load(const struct sp_parsed *parsed)
 	view.profile_path = parsed->operands[0];
 	view.symbols = symbols;
 	view.log = &log;
-	error = sp_cli_serve(parsed, &view);
+	const char *paths[] = { parsed->operands[0], NULL };
+	struct sp_cli_import import = { .options = { .paths = paths, .log = &log }, .profile = { .log = &log } };
+	error = sp_importer_for(paths[0], &import.importer);
+	if (error && error->code != SP_ERROR_NO_MEMORY) { /* what can't be read is the viewer's to tell */
+		sp_error_destroy(error);
+		error = NULL;
+	}
+	if (!error)
+		error = import.importer ? load_trace(parsed, &view, &import) : sp_cli_serve(parsed, &view);
 	spsym_context_destroy(symbols);
 	return error;
 }

@@ -104,6 +104,35 @@ static const struct sp_option load_options[] = {
 	VIEWER_REFUSED,
 };
 
+/* What import and filter share. */
+#define TRACE_FILTERS                                                                                          \
+	{ 'p', "pid", "PID", SP_OPTION_LIST, "Keep only this process; may be given again", SP_COMPLETE_NONE }, \
+	    { 0,                                                                                               \
+	      "name",                                                                                          \
+	      "NAME",                                                                                          \
+	      SP_OPTION_LIST,                                                                                  \
+	      "Keep only processes of this name, with or without .exe; may be given again",                    \
+	      SP_COMPLETE_NONE },                                                                              \
+	    OPTION_FLAG(0, "children", "With --pid or --name: and all processes that these started"),          \
+	    OPTION_VALUE(0, "time-range", "FROM,TO",                                                           \
+	                 "Keep only this part, in seconds from the trace's start; one of the two may be left out")
+
+static const struct sp_option import_options[] = {
+	OPTION_PATH('o', "output", "FILE", "Where the profile goes; default profile.json.gz", SP_COMPLETE_FILE),
+	OPTION_FLAG('s', "save-only", "Save the profile; do not serve it"),
+	OPTION_FLAG(0, "serve", "Serve the profile afterwards also when stderr is no terminal"),
+	OPTION_FLAG('l', "list", "Only list what the trace has: providers of events, processes, losses"),
+	TRACE_FILTERS,
+	OPTION_FLAG(0, "idle", "Keep the samples of idle CPUs"),
+	{ 0, "markers", "PROVIDER", SP_OPTION_LIST,
+	  "Show this provider's events as markers: its name, its GUID, or all; may be given again", SP_COMPLETE_NONE },
+	OPTION_VALUE(0, "profile-name", "NAME", "Name of the profile; default the file's"),
+	OPTION_FLAG(0, "presymbolicate",
+	            "Write names, inline frames and lines into the profile: it needs no sp to be read"),
+	VIEWER_OPTIONS,
+	VIEWER_REFUSED,
+};
+
 static const struct sp_option setup_options[] = {
 	OPTION_FLAG(0, "sysctl", "Let all programs of all users sample, by a file in /etc/sysctl.d"),
 	OPTION_FLAG(0, "undo", "Take back what sp setup gave, and restore the settings that were before"),
@@ -135,7 +164,9 @@ const struct sp_command sp_commands[] = {
 	    .name = "load",
 	    .usage = "FILE",
 	    .summary = "Look at a saved profile, with symbols, source and assembly from this machine",
-	    .description = "Serves the profile and its symbols on this machine until Ctrl-C, and opens the browser.",
+	    .description =
+	        "Serves the profile and its symbols on this machine until Ctrl-C, and opens the browser. A trace "
+	        "(.etl, .etl.zip, .diagsession) is imported first, as sp import does.",
 	    .options = load_options,
 	    .option_count = COUNT(load_options),
 	    .operand_completion = SP_COMPLETE_FILE,
@@ -154,6 +185,20 @@ const struct sp_command sp_commands[] = {
 	        "for each function that it was inlined into. The status is 1 when something was no address.",
 	    .options = symbolicate_options,
 	    .option_count = COUNT(symbolicate_options),
+	    .operand_completion = SP_COMPLETE_FILE,
+	},
+	{
+	    .name = "import",
+	    .usage = "TRACE [TRACE...]",
+	    .summary = "Make a profile of a trace that another tool recorded",
+	    .description =
+	        "Reads Windows' ETW traces on any system: .etl files of WPR, xperf, UIforETW, etwprof and PerfView, "
+	        "also inside of .etl.zip and .diagsession. Further files of the same recording (a user session beside "
+	        "the kernel's) are merged in. Sampled stacks of the kernel and of programs, waits, hardware counters, "
+	        "methods of .NET and JavaScript, and markers become a profile like one of sp record; what the trace "
+	        "lost or lacks is told and shown. Without --pid and --name all processes are kept.",
+	    .options = import_options,
+	    .option_count = COUNT(import_options),
 	    .operand_completion = SP_COMPLETE_FILE,
 	},
 	{

@@ -11,6 +11,7 @@ static const struct {
 } runners[] = {
 	{ "record", sp_cmd_record },
 	{ "load", sp_cmd_load },
+	{ "import", sp_cmd_import },
 	{ "setup", sp_cmd_setup },
 	{ "symbolicate", sp_cmd_symbolicate },
 };

@@ -425,7 +425,7 @@ static void count_sample(struct sp_profile_builder *builder, const struct sp_rec
 		summary->cpu_ns += record->cpu_delta;
 	if (record->label && !strcmp(record->label, SP_LABEL_KERNEL_UNSAMPLED)) {
 		builder->kernel_unsampled_weight += record->weight > 0 ? (uint64_t)record->weight : 0;
-	} else if (!record->label && record->end <= SP_UNWIND_NO_REGS) {
+	} else if (!record->label && record->end <= SP_UNWIND_NOT_RECORDED) {
 		builder->ends[record->end]++;
 		if (record->end != SP_UNWIND_ROOT) {
 			summary->truncated++;

@@ -167,7 +167,7 @@ struct sp_profile_builder {
 	SP_SPOOL(uint8_t) part_bytes;
 
 	uint64_t first_time, last_time; /* of samples and markers; first_time is UINT64_MAX when there are none */
-	uint64_t ends[SP_UNWIND_NO_REGS + 1];
+	uint64_t ends[SP_UNWIND_NOT_RECORDED + 1];
 	uint64_t losses[SP_LOSS_BUFFER + 1]; /* counts by kind; throttles are counted each */
 	uint64_t throttled_ns;
 	uint64_t weight, kernel_unsampled_weight; /* of ordinary samples */

@@ -204,6 +204,8 @@ static const char *truncation_text(uint8_t end)
 		return "[truncated: more frames than are followed]";
 	case SP_UNWIND_NO_REGS:
 		return "[truncated: no user registers]";
+	case SP_UNWIND_NOT_RECORDED:
+		return "[truncated: the trace has no user stack]";
 	default:
 		return "[truncated]";
 	}
@@ -338,12 +340,14 @@ struct sp_error *sp_build_stack(struct sp_profile_builder *builder, const struct
 {
 	struct sp_error *error = NULL;
 	*ret = (struct sp_resolved_stack){ .stack = SP_INDEX_NONE };
+	bool off_cpu = sample->source < builder->sources.count && builder->sources.items[sample->source].off_cpu;
 	if (sample->stack != SP_HANDLE_NONE)
 		error = resolve_nodes(builder, sample, process, ret);
 	if (!error && sample->label)
 		error = push_label(builder, ret->stack, sample->label,
-		                   strcmp(sample->label, SP_LABEL_KERNEL_UNSAMPLED) ? SP_CATEGORY_OTHER
-		                                                                    : SP_CATEGORY_KERNEL_UNSAMPLED,
+		                   off_cpu                                            ? SP_CATEGORY_OFF_CPU
+		                   : strcmp(sample->label, SP_LABEL_KERNEL_UNSAMPLED) ? SP_CATEGORY_OTHER
+		                                                                      : SP_CATEGORY_KERNEL_UNSAMPLED,
 		                   &ret->stack);
 	else if (!error && ret->stack == SP_INDEX_NONE)
 		error = push_label(

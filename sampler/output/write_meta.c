@@ -23,6 +23,7 @@ static void write_categories(struct sp_json *json)
 		[SP_CATEGORY_TRUNCATED] = { "Truncated", "darkgrey", false },
 		[SP_CATEGORY_SPLICED] = { "Spliced", "lightblue", false },
 		[SP_CATEGORY_GUEST] = { "Guest", "purple", true },
+		[SP_CATEGORY_OFF_CPU] = { "Off-CPU", "blue", false },
 	};
 	static const char *const found[] = { "By frame pointer", "Guessed", "Spliced: kernel's frame pointers",
 		                             "Spliced: earlier stack" };
@@ -156,6 +157,7 @@ static void write_truth_section(struct sp_json *json, const struct sp_layout *la
 		[SP_UNWIND_OTHER_STACK] = "Truncated: on another stack",
 		[SP_UNWIND_DEPTH] = "Truncated: too deep",
 		[SP_UNWIND_NO_REGS] = "Truncated: no user registers",
+		[SP_UNWIND_NOT_RECORDED] = "Truncated: not in the trace",
 	};
 	const struct sp_profile_builder *builder = layout->builder;
 	const struct sp_profile_summary *summary = &builder->summary;
@@ -170,7 +172,7 @@ static void write_truth_section(struct sp_json *json, const struct sp_layout *la
 		entry_duration(json, "Time throttled", builder->throttled_ns);
 	entry_count(json, "Truncated stacks", summary->truncated);
 	entry_share(json, "Share of truncated stacks", summary->truncated, summary->samples + summary->off_cpu_samples);
-	for (unsigned i = SP_UNWIND_ROOT + 1; i <= SP_UNWIND_NO_REGS; i++)
+	for (unsigned i = SP_UNWIND_ROOT + 1; i <= SP_UNWIND_NOT_RECORDED; i++)
 		if (builder->ends[i])
 			entry_count(json, ends[i], builder->ends[i]);
 	entry_count(json, "Spliced stacks", summary->spliced);

@@ -556,7 +556,7 @@ static enum outcome read_sample(struct sp_recording_reader *r, struct sp_cursor 
 		ret->cpu = get_u32(c);
 	if (flags & SP_SAMPLE_END)
 		ret->end = sp_cursor_u8(c);
-	if (ret->end > SP_UNWIND_NO_REGS)
+	if (ret->end > SP_UNWIND_NOT_RECORDED)
 		sp_cursor_fail(c);
 	if (!c->bad)
 		*error = read_stack(r, c, local, &ret->stack);

@@ -7,6 +7,7 @@
 
 #include "common/clock.h"
 #include "common/file.h"
+#include "sampler/record/place.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -19,7 +20,6 @@
 #include <time.h>
 
 #define WAIT_MS 100
-#define RECORDING_NAMES 100
 #define BUILDER_INTERVAL_MS 250
 #define PROGRESS_INTERVAL_NS 500000000u
 #ifndef SIGKILL
@@ -145,45 +145,9 @@ static struct sp_error *record_capture_info(struct session *session, const struc
 	return NULL;
 }
 
-/* What stands at the output's place must take a profile: a folder would be found out only after the run, and a pipe
- * without a reader would block for ever. A character device such as /dev/null is fine. */
-static struct sp_error *check_output(const char *output)
-{
-	struct stat status;
-	if (stat(output, &status) || S_ISREG(status.st_mode) || S_ISCHR(status.st_mode))
-		return NULL;
-	return sp_error_create(SP_ERROR_USAGE, "cannot write the profile to %s: it is %s; name another file with -o",
-	                       output, S_ISDIR(status.st_mode) ? "a folder" : "not a regular file");
-}
-
-/* Takes a free name beside the output: a recording that an earlier run had to keep is not overwritten. */
-static struct sp_error *name_recording(struct session *session)
-{
-	const char *output = session->options->output;
-	size_t size = strlen(output) + sizeof(".recording.999");
-	session->recording_path = malloc(size);
-	if (!session->recording_path)
-		return sp_error_no_memory();
-	snprintf(session->recording_path, size, "%s.recording", output);
-	for (unsigned i = 2; i <= RECORDING_NAMES; i++) {
-		FILE *file = fopen(session->recording_path, "wx");
-		if (file) {
-			fclose(file);
-			return NULL;
-		}
-		if (errno != EEXIST)
-			return sp_error_from_errno(errno, "cannot create the recording %s", session->recording_path);
-		snprintf(session->recording_path, size, "%s.recording.%u", output, i);
-	}
-	return sp_error_create(SP_ERROR_LIMIT, "%s.recording and more of that name are in the way: delete some",
-	                       output);
-}
-
 static struct sp_error *open_recording(struct session *session)
 {
-	struct sp_error *error = check_output(session->options->output);
-	if (!error)
-		error = name_recording(session);
+	struct sp_error *error = sp_recording_place(session->options->output, &session->recording_path);
 	if (error)
 		return error;
 	error = sp_recording_writer_create(session->recording_path, &session->recording);

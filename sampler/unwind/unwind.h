@@ -118,13 +118,14 @@ struct sp_frame {
 
 /* Why an unwind ended. Only SP_UNWIND_ROOT is a whole stack. */
 enum sp_unwind_end {
-	SP_UNWIND_ROOT,        /* the outermost frame was reached */
-	SP_UNWIND_DUMP_END,    /* the stack bytes ended first */
-	SP_UNWIND_NO_TABLES,   /* code without unwind tables, and no usable frame pointer */
-	SP_UNWIND_BAD_CFA,     /* the tables gave an impossible frame */
-	SP_UNWIND_OTHER_STACK, /* the stack pointer left the dumped stack (sigaltstack, fiber) */
-	SP_UNWIND_DEPTH,       /* more than SP_UNWIND_MAX_FRAMES */
-	SP_UNWIND_NO_REGS,     /* nothing to start from */
+	SP_UNWIND_ROOT,         /* the outermost frame was reached */
+	SP_UNWIND_DUMP_END,     /* the stack bytes ended first */
+	SP_UNWIND_NO_TABLES,    /* code without unwind tables, and no usable frame pointer */
+	SP_UNWIND_BAD_CFA,      /* the tables gave an impossible frame */
+	SP_UNWIND_OTHER_STACK,  /* the stack pointer left the dumped stack (sigaltstack, fiber) */
+	SP_UNWIND_DEPTH,        /* more than SP_UNWIND_MAX_FRAMES */
+	SP_UNWIND_NO_REGS,      /* nothing to start from */
+	SP_UNWIND_NOT_RECORDED, /* an imported trace has no (user) stack for the sample; not of the unwinder */
 };
 #define SP_UNWIND_MAX_FRAMES 16384
 

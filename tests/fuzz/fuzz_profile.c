@@ -66,9 +66,7 @@ static void read_sample(struct sp_cursor *c, struct sp_record_sample *ret, struc
 	*ret = (struct sp_record_sample){
 		.thread = handle(c), .source = handle(c), .time = moment(c), .frames = frames
 	};
-	ret->end = flags & 7;
-	if (ret->end > SP_UNWIND_NO_REGS)
-		ret->end = SP_UNWIND_ROOT;
+	ret->end = flags & 7; /* SP_UNWIND_NOT_RECORDED is the last one */
 	ret->label = flags & 8 ? text(c) : NULL;
 	ret->cpu_delta_known = flags & 16;
 	ret->cpu_delta = flags & 32 ? sp_cursor_u64(c) : flags;

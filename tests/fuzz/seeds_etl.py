@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes seeds for fuzz_etl and fuzz_etl_import into the given folder: small ETL files with each kind of record."""
+"""Writes seeds for fuzz_etl into the given folder: small ETL files with each kind of record."""
 import pathlib
 import struct
 import sys

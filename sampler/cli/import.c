@@ -1,0 +1,173 @@
+/* From a trace file to a profile; see import.h. */
+#include "sampler/cli/import.h"
+
+#include "sampler/cli/options.h"
+#include "sampler/record/place.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Filters ---- */
+
+/* "2.5,4", "2.5,", ",4": seconds from the trace's start. */
+static struct sp_error *parse_range(const char *text, struct sp_import_options *ret)
+{
+	const char *comma = strchr(text, ',');
+	char *end;
+	double from = 0, to = 0;
+	bool good = comma != NULL;
+	if (good && comma > text) {
+		from = strtod(text, &end);
+		good = end == comma && isfinite(from) && from >= 0 && from < 1e9;
+	}
+	if (good && comma[1]) {
+		to = strtod(comma + 1, &end);
+		good = !*end && isfinite(to) && to > from && to < 1e9;
+	}
+	if (!good)
+		return sp_error_create(SP_ERROR_USAGE,
+		                       "--time-range takes two times in seconds from the trace's start, as in 2.5,4 or "
+		                       "2.5, or ,4; not '%s'",
+		                       text);
+	ret->time_limited = true;
+	ret->from_ns = (uint64_t)(from * 1e9);
+	ret->to_ns = comma[1] ? (uint64_t)(to * 1e9) : UINT64_MAX;
+	return NULL;
+}
+
+static struct sp_error *parse_pids(const char *const *texts, uint32_t *pids, size_t *ret_count)
+{
+	size_t count = 0;
+	for (; texts[count]; count++) {
+		char *end;
+		unsigned long pid = strtoul(texts[count], &end, 10);
+		if (!*texts[count] || *end || texts[count][0] == '-' || pid >= UINT32_MAX)
+			return sp_error_create(SP_ERROR_USAGE, "--pid takes a process's number, not '%s'",
+			                       texts[count]);
+		pids[count] = (uint32_t)pid;
+	}
+	*ret_count = count;
+	return NULL;
+}
+
+struct sp_error *sp_cli_filters(const struct sp_parsed *parsed, struct sp_cli_filters *filters,
+                                struct sp_import_options *ret)
+{
+	const char **pids = sp_option_list(parsed, "pid");
+	filters->names = sp_option_list(parsed, "name");
+	filters->pids = calloc(parsed->value_count + 1, sizeof(*filters->pids));
+	struct sp_error *error = NULL;
+	if (!pids || !filters->names || !filters->pids)
+		error = sp_error_no_memory();
+	if (!error)
+		error = parse_pids(pids, filters->pids, &ret->pid_count);
+	free(pids);
+	ret->pids = filters->pids;
+	ret->names = filters->names;
+	ret->children = sp_option_given(parsed, "children");
+	const char *range = sp_option_value(parsed, "time-range");
+	if (!error && range)
+		error = parse_range(range, ret);
+	if (!error && ret->children && !ret->pid_count && !ret->names[0])
+		error = sp_error_create(SP_ERROR_USAGE, "--children goes with --pid or --name");
+	return error;
+}
+
+void sp_cli_filters_deinit(struct sp_cli_filters *filters)
+{
+	free(filters->pids);
+	free(filters->names);
+}
+
+/* ---- Importing ---- */
+
+static bool show_progress(void *context, uint64_t done, uint64_t total)
+{
+	unsigned *last = context, percent = total ? (unsigned)(done * 100 / total) : 0;
+	if (percent != *last && isatty(STDERR_FILENO))
+		fprintf(stderr, "\rsp: reading, %u %% ", percent);
+	*last = percent;
+	return true;
+}
+
+static void say(const struct sp_import_result *result, const struct sp_log *log)
+{
+	for (size_t i = 0; i < result->lines.count; i++)
+		sp_log(log, result->lines.items[i].warning ? SP_LOG_WARNING : SP_LOG_INFO, "%s",
+		       result->lines.items[i].text);
+	if (result->empty)
+		sp_log(log, SP_LOG_WARNING, "the profile is empty: %s", result->empty);
+}
+
+/* The folder of a path, for temporary files. */
+static char *folder_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char *folder = strdup(slash ? path : ".");
+	if (folder && slash)
+		folder[slash == path ? 1 : slash - path] = '\0';
+	return folder;
+}
+
+static struct sp_error *record_trace(struct sp_cli_import *import, const char *recording_path,
+                                     struct sp_import_result *ret)
+{
+	struct sp_recording_writer *recording;
+	unsigned percent = 100;
+	struct sp_error *error = sp_recording_writer_create(recording_path, &recording);
+	if (error)
+		return error;
+	import->options.progress = show_progress;
+	import->options.context = &percent;
+	error = import->importer->import(&import->options, recording, ret);
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r                      \r");
+	struct sp_error *finish = sp_recording_writer_finish(recording);
+	if (!error)
+		return finish;
+	sp_error_destroy(finish);
+	return error;
+}
+
+static struct sp_error *write_profile(const struct sp_cli_import *import, const char *recording_path)
+{
+	struct sp_profile_builder *builder;
+	struct sp_profile_summary summary;
+	struct stat status;
+	struct sp_error *error = sp_profile_builder_create(recording_path, &import->profile, &builder);
+	if (error)
+		return error;
+	error = sp_profile_builder_write(builder, import->output, &summary);
+	sp_profile_builder_destroy(builder);
+	if (!error && !stat(import->output, &status))
+		sp_log(import->options.log, SP_LOG_INFO, "wrote %s (%.1f MB)", import->output,
+		       (double)status.st_size / 1e6);
+	return error;
+}
+
+struct sp_error *sp_cli_import_run(struct sp_cli_import *import)
+{
+	struct sp_import_result result = { 0 };
+	char *recording_path, *folder = folder_of(import->output);
+	struct sp_error *error = folder ? sp_recording_place(import->output, &recording_path) : sp_error_no_memory();
+	if (error) {
+		free(folder);
+		return error;
+	}
+	import->options.folder = folder;
+	error = record_trace(import, recording_path, &result);
+	if (!error) {
+		say(&result, import->options.log);
+		error = write_profile(import, recording_path);
+	}
+	remove(recording_path);
+	sp_import_result_deinit(&result);
+	free(recording_path);
+	free(folder);
+	return error;
+}

@@ -1,0 +1,28 @@
+/* Importing a trace file into a profile, for sp import and sp load. */
+#ifndef SP_SAMPLER_CLI_IMPORT_H
+#define SP_SAMPLER_CLI_IMPORT_H
+
+#include "sampler/importer.h"
+#include "sampler/output/output.h"
+
+struct sp_cli_import {
+	const struct sp_importer_ops *importer;
+	struct sp_import_options options; /* paths, filters, log; folder and progress are set here */
+	struct sp_profile_options profile;
+	const char *output;
+};
+
+/* Imports, writes the profile, and says what was there. */
+struct sp_error *sp_cli_import_run(struct sp_cli_import *import);
+
+/* Filters that import and filter share: --pid, --name, --children, --time-range. The arrays are owned. */
+struct sp_cli_filters {
+	uint32_t *pids;
+	const char **names;
+};
+struct sp_parsed;
+struct sp_error *sp_cli_filters(const struct sp_parsed *parsed, struct sp_cli_filters *filters,
+                                struct sp_import_options *ret);
+void sp_cli_filters_deinit(struct sp_cli_filters *filters);
+
+#endif

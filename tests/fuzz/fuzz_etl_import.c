@@ -1,0 +1,67 @@
+/* Fuzzes what an ETL file becomes: the input is a file; the first byte chooses options. The whole way to a recording,
+ * with every event that has a schema as a marker. */
+#include "platform/windows/trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void run(const uint8_t *data, size_t size, const struct sp_import_options *options)
+{
+	static char path[64];
+	struct sp_etl_sources sources = { 0 };
+	struct sp_etl_reader *reader = NULL;
+	struct sp_import_result result = { 0 };
+	struct sp_recording_writer *recording;
+	struct sp_etl_event event;
+	snprintf(path, sizeof(path), "/tmp/sp-fuzz-etl-%d", (int)getpid());
+	struct sp_error *error = sp_etl_sources_add_bytes(&sources, "input", data, size);
+	if (!error)
+		error = sp_etl_reader_create(&sources, &reader);
+	if (!error)
+		error = sp_recording_writer_create(path, &recording);
+	if (!error) {
+		struct sp_trace *trace = malloc(sizeof(*trace));
+		if (!trace)
+			abort();
+		sp_trace_init(trace, options, reader, NULL);
+		while (sp_etl_reader_next(reader, &event))
+			if (!sp_trace_feed(trace, &event))
+				abort();
+		if (!sp_trace_finish(trace))
+			abort();
+		error = sp_trace_emit(trace, recording, &result);
+		if (error)
+			abort();
+		sp_error_destroy(sp_recording_writer_finish(recording));
+		sp_trace_deinit(trace);
+		free(trace);
+		remove(path);
+	}
+	sp_error_destroy(error);
+	sp_import_result_deinit(&result);
+	sp_etl_reader_destroy(reader);
+	sp_etl_sources_deinit(&sources);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const char *const paths[] = { "x.etl", NULL }, *const markers[] = { "all", NULL };
+	static const char *const names[] = { "a", NULL };
+	static const uint32_t pids[] = { 4 };
+	if (!size)
+		return 0;
+	struct sp_import_options options = { .paths = paths,
+		                             .markers = data[0] & 1 ? markers : NULL,
+		                             .names = data[0] & 2 ? names : NULL,
+		                             .pids = pids,
+		                             .pid_count = data[0] >> 2 & 1,
+		                             .children = data[0] & 8,
+		                             .idle = data[0] & 16,
+		                             .time_limited = data[0] & 32,
+		                             .from_ns = 10,
+		                             .to_ns = 1000000 };
+	run(data + 1, size - 1, &options);
+	return 0;
+}
