@@ -120,7 +120,7 @@ struct sp_frame_cache {
 	uint64_t address;
 	uint32_t view; /* 0 = nothing */
 	uint32_t frame;
-	uint8_t kind, mode, origin;
+	uint8_t flags; /* sp_stack_flags() */
 };
 #define SP_FRAME_CACHE 8192 /* entries; a power of two */
 

@@ -6,6 +6,7 @@
  * mapping covers something that a look-up has used: for that, ranges carry a mark, and looking into nothing leaves a
  * hole of a page that carries one too. */
 #include "sampler/output/builder.h"
+#include "sampler/profile/stack_node.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -164,26 +165,23 @@ static struct sp_error *resolve_frame(struct sp_profile_builder *builder, uint32
 	return *ret == SP_INDEX_NONE ? sp_error_no_memory() : NULL;
 }
 
-/* As resolve_frame(), through the cache. */
-static struct sp_error *find_frame(struct sp_profile_builder *builder, uint32_t process, const struct sp_frame *frame,
-                                   uint32_t *ret)
+/* The frame of a node, through the cache. */
+static struct sp_error *find_frame(struct sp_profile_builder *builder, uint32_t process,
+                                   const struct sp_stack_node *node, uint32_t *ret)
 {
 	uint32_t view = builder->processes.items[process].view;
-	size_t slot = (size_t)sp_hash_u64(frame->address + view) & (SP_FRAME_CACHE - 1);
+	size_t slot = (size_t)sp_hash_u64(node->address + view) & (SP_FRAME_CACHE - 1);
 	struct sp_frame_cache *cached = &builder->frame_cache[slot];
-	if (cached->view == view && cached->address == frame->address && cached->kind == frame->kind &&
-	    cached->mode == frame->mode && cached->origin == frame->origin) {
+	if (cached->view == view && cached->address == node->address && cached->flags == node->flags) {
 		*ret = cached->frame;
 		return NULL;
 	}
-	struct sp_error *error = resolve_frame(builder, process, frame, ret);
+	struct sp_frame frame = sp_stack_frame(node->address, node->flags);
+	struct sp_error *error = resolve_frame(builder, process, &frame, ret);
 	if (!error)
-		*cached = (struct sp_frame_cache){ .address = frame->address,
-			                           .view = view,
-			                           .frame = *ret,
-			                           .kind = frame->kind,
-			                           .mode = frame->mode,
-			                           .origin = frame->origin };
+		*cached = (struct sp_frame_cache){
+			.address = node->address, .view = view, .frame = *ret, .flags = node->flags
+		};
 	return error;
 }
 
@@ -241,7 +239,8 @@ static uint32_t node_tag(uint32_t view, uint8_t end)
 static struct sp_error *collect_path(struct sp_profile_builder *builder, uint32_t node, uint32_t tag,
                                      uint32_t *ret_known)
 {
-	size_t total = sp_recording_stack_count(builder->reader);
+	size_t total;
+	const struct sp_stack_node *nodes = sp_recording_stack_nodes(builder->reader, &total);
 	if (builder->segment != sp_recording_segment(builder->reader)) {
 		builder->segment = sp_recording_segment(builder->reader);
 		builder->nodes.count = 0;
@@ -259,9 +258,7 @@ static struct sp_error *collect_path(struct sp_profile_builder *builder, uint32_
 			return sp_error_create(SP_ERROR_FORMAT, "stack node %u of %zu", node, total);
 		if ((builder->nodes.items[node].tag & ~TAG_FLAGS) == tag)
 			break;
-		uint32_t parent;
-		struct sp_frame frame;
-		sp_recording_stack_node(builder->reader, node, &parent, &frame);
+		uint32_t parent = nodes[node].parent;
 		if (parent != SP_HANDLE_NONE && parent >= node)
 			return sp_error_create(SP_ERROR_FORMAT, "stack node %u comes before its parent", node);
 		if (!sp_vector_push(&builder->path, node))
@@ -282,23 +279,23 @@ static bool folds(const struct sp_profile_builder *builder, uint32_t stack, uint
 }
 
 /* Puts one node's frame below `*stack`. */
-static struct sp_error *push_node(struct sp_profile_builder *builder, uint32_t process, uint32_t node,
-                                  uint8_t *last_origin, uint32_t *flags, uint32_t *stack)
+static struct sp_error *push_node(struct sp_profile_builder *builder, uint32_t process,
+                                  const struct sp_stack_node *node, uint8_t *last_origin, uint32_t *flags,
+                                  uint32_t *stack)
 {
-	uint32_t parent, frame;
-	struct sp_frame raw;
+	uint32_t frame;
 	struct sp_error *error = NULL;
-	sp_recording_stack_node(builder->reader, node, &parent, &raw);
-	if (is_spliced(*last_origin) && !is_spliced(raw.origin))
+	uint8_t origin = sp_stack_origin(node->flags);
+	if (is_spliced(*last_origin) && !is_spliced(origin))
 		error = push_label(builder, *stack,
 		                   *last_origin == SP_FOUND_SPLICED_CHAIN
 		                       ? "[spliced: callers by the kernel's frame pointers]"
 		                       : "[spliced: callers from an earlier stack]",
 		                   SP_CATEGORY_SPLICED, stack);
-	*last_origin = raw.origin;
-	*flags |= (is_spliced(raw.origin) ? TAG_SPLICED : 0) | (raw.origin == SP_FOUND_GUESS ? TAG_GUESSED : 0);
+	*last_origin = origin;
+	*flags |= (is_spliced(origin) ? TAG_SPLICED : 0) | (origin == SP_FOUND_GUESS ? TAG_GUESSED : 0);
 	if (!error)
-		error = find_frame(builder, process, &raw, &frame);
+		error = find_frame(builder, process, node, &frame);
 	if (error)
 		return error;
 	if (!folds(builder, *stack, frame))
@@ -314,11 +311,10 @@ static struct sp_error *resolve_nodes(struct sp_profile_builder *builder, const 
 	struct sp_error *error = collect_path(builder, sample->stack, tag, &known);
 	if (error)
 		return error;
+	size_t count;
+	const struct sp_stack_node *nodes = sp_recording_stack_nodes(builder->reader, &count);
 	if (known != SP_HANDLE_NONE) {
-		uint32_t parent;
-		struct sp_frame raw;
-		sp_recording_stack_node(builder->reader, known, &parent, &raw);
-		last_origin = raw.origin;
+		last_origin = sp_stack_origin(nodes[known].flags);
 		flags = builder->nodes.items[known].tag & TAG_FLAGS;
 		ret->stack = builder->nodes.items[known].stack;
 	} else if (sample->end != SP_UNWIND_ROOT) {
@@ -327,7 +323,7 @@ static struct sp_error *resolve_nodes(struct sp_profile_builder *builder, const 
 	}
 	for (size_t i = builder->path.count; i-- && !error;) {
 		uint32_t node = builder->path.items[i];
-		error = push_node(builder, process, node, &last_origin, &flags, &ret->stack);
+		error = push_node(builder, process, &nodes[node], &last_origin, &flags, &ret->stack);
 		builder->nodes.items[node] = (struct sp_node_cache){ ret->stack, error ? 0 : tag | flags };
 	}
 	ret->spliced = flags & TAG_SPLICED;

@@ -24,21 +24,34 @@ uint32_t sp_tables_frame(struct sp_tables *tables, const struct sp_frame_entry *
 	return index;
 }
 
-/* A slot holds a stack's number + 1 in as many bits as numbers need (fewer stacks than slots), and above them a part of
- * its hash: nearly all slots of other stacks are passed without a look at the stacks, which would cost a cache miss. */
-struct place {
-	size_t slot;  /* where to look first */
-	uint32_t tag; /* the part of the hash, in its place */
-	uint32_t number_mask;
-};
+/* A stack that was appended right after its prefix is found there: prefix + 1. That is nearly every one, as a new stack
+ * brings its frames one after the other; only those that fork off elsewhere are in the hash table. SP_INDEX_NONE + 1 is
+ * 0, so the first root is one of the former. */
 
-static struct place place_of(const struct sp_tables *tables, uint32_t prefix, uint32_t frame)
+/* Whether the stack is found without the hash table. */
+static bool follows_prefix(const struct sp_tables *tables, uint32_t number)
 {
-	uint64_t hash = sp_hash_u64((uint64_t)prefix << 32 | frame);
-	struct place place = { .number_mask = (uint32_t)tables->slots.count - 1 };
-	place.slot = (size_t)hash & place.number_mask;
-	place.tag = (uint32_t)(hash >> 32) & ~place.number_mask;
-	return place;
+	return tables->stacks.items[number].prefix + 1 == number;
+}
+
+static uint32_t hash_of(uint32_t prefix, uint32_t frame)
+{
+	return (uint32_t)sp_hash_u64((uint64_t)prefix << 32 | frame);
+}
+
+/* The slot of a stack, or the free one where it would be. Most slots of other stacks are passed without a look at the
+ * stacks, which would cost a cache miss. */
+static struct sp_stack_slot *find_slot(const struct sp_tables *tables, uint32_t prefix, uint32_t frame, uint32_t hash)
+{
+	size_t mask = tables->slots.count - 1;
+	for (size_t i = hash & mask;; i = (i + 1) & mask) {
+		struct sp_stack_slot *slot = &tables->slots.items[i];
+		if (!slot->number)
+			return slot;
+		const struct sp_stack_entry *entry = &tables->stacks.items[slot->number - 1];
+		if (slot->hash == hash && entry->frame == frame && entry->prefix == prefix)
+			return slot;
+	}
 }
 
 /* Doubles the hash table. */
@@ -49,32 +62,44 @@ static bool grow_slots(struct sp_tables *tables)
 		return false;
 	tables->slots.count = count;
 	memset(tables->slots.items, 0, count * sizeof(*tables->slots.items));
-	for (size_t i = 0; i < tables->stacks.count; i++) {
-		struct place place = place_of(tables, tables->stacks.items[i].prefix, tables->stacks.items[i].frame);
-		while (tables->slots.items[place.slot])
-			place.slot = (place.slot + 1) & place.number_mask;
-		tables->slots.items[place.slot] = place.tag | ((uint32_t)i + 1);
+	for (uint32_t i = 0; i < tables->stacks.count; i++) {
+		if (follows_prefix(tables, i))
+			continue;
+		const struct sp_stack_entry *entry = &tables->stacks.items[i];
+		uint32_t hash = hash_of(entry->prefix, entry->frame);
+		*find_slot(tables, entry->prefix, entry->frame, hash) = (struct sp_stack_slot){ .number = i + 1,
+			                                                                        .hash = hash };
 	}
 	return true;
 }
 
+static uint32_t append_stack(struct sp_tables *tables, uint32_t prefix, uint32_t frame)
+{
+	if (tables->stacks.count >= INT32_MAX ||
+	    !sp_spool_push(&tables->stacks, (struct sp_stack_entry){ .frame = frame, .prefix = prefix }))
+		return SP_INDEX_NONE;
+	return (uint32_t)tables->stacks.count - 1;
+}
+
 uint32_t sp_tables_stack(struct sp_tables *tables, uint32_t prefix, uint32_t frame)
 {
-	if (tables->stacks.count >= tables->slots.count / 8 * 5 && !grow_slots(tables))
+	uint32_t next = prefix + 1;
+	if (next == tables->stacks.count)
+		return append_stack(tables, prefix, frame);
+	if (tables->stacks.items[next].frame == frame && tables->stacks.items[next].prefix == prefix)
+		return next;
+	if (tables->forks >= tables->slots.count / 8 * 5 && !grow_slots(tables))
 		return SP_INDEX_NONE;
-	struct place place = place_of(tables, prefix, frame);
-	for (uint32_t at; (at = tables->slots.items[place.slot]); place.slot = (place.slot + 1) & place.number_mask) {
-		if ((at & ~place.number_mask) != place.tag)
-			continue;
-		uint32_t number = (at & place.number_mask) - 1;
-		const struct sp_stack_entry *entry = &tables->stacks.items[number];
-		if (entry->frame == frame && entry->prefix == prefix)
-			return number;
-	}
-	if (!sp_spool_push(&tables->stacks, (struct sp_stack_entry){ .frame = frame, .prefix = prefix }))
+	uint32_t hash = hash_of(prefix, frame);
+	struct sp_stack_slot *slot = find_slot(tables, prefix, frame, hash);
+	if (slot->number)
+		return slot->number - 1;
+	uint32_t number = append_stack(tables, prefix, frame);
+	if (number == SP_INDEX_NONE)
 		return SP_INDEX_NONE;
-	tables->slots.items[place.slot] = place.tag | (uint32_t)tables->stacks.count;
-	return (uint32_t)tables->stacks.count - 1;
+	*slot = (struct sp_stack_slot){ .number = number + 1, .hash = hash };
+	tables->forks++;
+	return number;
 }
 
 void sp_tables_deinit(struct sp_tables *tables)

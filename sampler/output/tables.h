@@ -55,11 +55,19 @@ struct sp_stack_entry {
 	uint32_t prefix; /* SP_INDEX_NONE at a root; else below the entry's own number */
 };
 
+/* Of the hash table of stacks. */
+struct sp_stack_slot {
+	uint32_t number; /* of the stack + 1; 0 = free */
+	uint32_t hash;
+};
+
 struct sp_tables {
 	SP_VECTOR(struct sp_frame_entry) frames;
 	struct sp_map frame_by_hash; /* hash (plus probes) -> frame */
 	SP_SPOOL(struct sp_stack_entry) stacks;
-	SP_SPOOL(uint32_t) slots; /* hash table of the stacks, see tables.c; count is a power of two or 0 */
+	SP_SPOOL(struct sp_stack_slot)
+	slots;        /* of stacks that do not follow their prefix; count: a power of two or 0 */
+	size_t forks; /* slots in use */
 };
 
 void sp_tables_init(struct sp_tables *tables, const char *folder);

@@ -247,13 +247,12 @@ struct sp_error *sp_recording_read(struct sp_recording_reader *reader, struct sp
 /* Whether the writer finished, and how many bytes were dropped so far: corrupt segments, what can't be decoded, and the
  * torn tail (of a recording that is still being written: what is not whole yet). */
 bool sp_recording_finished(const struct sp_recording_reader *reader, uint64_t *ret_dropped_bytes);
-/* The stack tree of the segment that the last record came from: node -> parent node (SP_HANDLE_NONE at a root) and
- * frame. The same (parent, frame) is mostly the same node, and a parent's number is below its children's. Each segment
- * begins its tree anew, from node 0: then the number that sp_recording_segment() gives changes. cfa is not kept. */
+/* The stack tree of the segment that the last record came from (stack_node.h), until the next record is read. The same
+ * (parent, frame) is mostly the same node, and a parent's number is below its children's. Each segment begins its tree
+ * anew, from node 0: then the number that sp_recording_segment() gives changes. */
 uint64_t sp_recording_segment(const struct sp_recording_reader *reader);
-void sp_recording_stack_node(const struct sp_recording_reader *reader, uint32_t node, uint32_t *ret_parent,
-                             struct sp_frame *ret_frame);
-size_t sp_recording_stack_count(const struct sp_recording_reader *reader);
+struct sp_stack_node;
+const struct sp_stack_node *sp_recording_stack_nodes(const struct sp_recording_reader *reader, size_t *ret_count);
 void sp_recording_reader_destroy(struct sp_recording_reader *reader);
 
 #endif

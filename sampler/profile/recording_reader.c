@@ -475,19 +475,31 @@ static struct latest_stack *latest_of(struct sp_recording_reader *r, uint64_t lo
 	return &r->latest.items[local];
 }
 
-/* The node of a frame below `parent`: a recent one, or made. There must be room for it. */
+static bool is_node(const struct sp_recording_reader *r, uint32_t number, uint32_t parent, uint64_t address,
+                    uint8_t flags)
+{
+	if (number >= r->nodes.count)
+		return false;
+	const struct sp_stack_node *node = &r->nodes.items[number];
+	return node->address == address && node->parent == parent && node->flags == flags;
+}
+
+/* The node of a frame below `parent`: the one right after it, a recent one, or made. There must be room for it. */
 static uint32_t node_below(struct sp_recording_reader *r, uint32_t parent, uint64_t address, uint8_t flags)
 {
-	size_t hash = (size_t)sp_hash_u64(address ^ (uint64_t)parent << 32 ^ flags) & (RECENT - 1);
-	uint32_t recent = r->recent[hash];
-	if (recent < r->nodes.count) {
-		const struct sp_stack_node *node = &r->nodes.items[recent];
-		if (node->address == address && node->parent == parent && node->flags == flags)
-			return recent;
+	uint32_t count = (uint32_t)r->nodes.count, next = parent + 1; /* 0 after SP_HANDLE_NONE */
+	if (is_node(r, next, parent, address, flags))
+		return next;
+	if (next < count) {
+		uint32_t *recent = &r->recent[sp_hash_u64(address ^ (uint64_t)parent << 32 ^ flags) & (RECENT - 1)];
+		if (is_node(r, *recent, parent, address, flags))
+			return *recent;
+		*recent = count;
 	}
-	r->recent[hash] = (uint32_t)r->nodes.count;
-	r->nodes.items[r->nodes.count] = (struct sp_stack_node){ .address = address, .parent = parent, .flags = flags };
-	return (uint32_t)r->nodes.count++;
+	r->nodes.items[r->nodes.count++] = (struct sp_stack_node){ .address = address,
+		                                                   .parent = parent,
+		                                                   .flags = flags };
+	return count;
 }
 
 /* Puts `count` more frames below *node. */
@@ -744,14 +756,8 @@ uint64_t sp_recording_segment(const struct sp_recording_reader *r)
 	return r->segment;
 }
 
-void sp_recording_stack_node(const struct sp_recording_reader *r, uint32_t node, uint32_t *ret_parent,
-                             struct sp_frame *ret_frame)
+const struct sp_stack_node *sp_recording_stack_nodes(const struct sp_recording_reader *r, size_t *ret_count)
 {
-	*ret_parent = r->nodes.items[node].parent;
-	*ret_frame = sp_stack_frame(r->nodes.items[node].address, r->nodes.items[node].flags);
-}
-
-size_t sp_recording_stack_count(const struct sp_recording_reader *r)
-{
-	return r->nodes.count;
+	*ret_count = r->nodes.count;
+	return r->nodes.items;
 }

@@ -19,6 +19,12 @@ static inline uint8_t sp_stack_flags(const struct sp_frame *frame)
 	return (uint8_t)((frame->kind & 3) | (frame->mode & 3) << 2 | (frame->origin & 7) << 4);
 }
 
+/* The frame's origin (enum sp_frame_origin) from that byte. */
+static inline uint8_t sp_stack_origin(uint8_t flags)
+{
+	return flags >> 4 & 7;
+}
+
 /* The frame again; its CFA is not kept. */
 static inline struct sp_frame sp_stack_frame(uint64_t address, uint8_t flags)
 {
@@ -26,7 +32,7 @@ static inline struct sp_frame sp_stack_frame(uint64_t address, uint8_t flags)
 		.address = address,
 		.kind = flags & 3,
 		.mode = flags >> 2 & 3,
-		.origin = flags >> 4 & 7,
+		.origin = sp_stack_origin(flags),
 	};
 }
 

@@ -3,6 +3,7 @@
  * The input's payloads would not survive their CRCs under mutation, so the input is also wrapped as the payload of one
  * whole segment: mutations reach the record decoder directly. */
 #include "sampler/profile/recording.h"
+#include "sampler/profile/stack_node.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +14,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_stack(const struct sp_recording_reader *reader, uint32_t node)
 {
+	size_t count;
+	const struct sp_stack_node *nodes = sp_recording_stack_nodes(reader, &count);
 	while (node != SP_HANDLE_NONE) {
-		uint32_t parent;
-		struct sp_frame frame;
-		if (node >= sp_recording_stack_count(reader))
+		if (node >= count)
 			abort();
-		sp_recording_stack_node(reader, node, &parent, &frame);
+		uint32_t parent = nodes[node].parent;
 		if (parent != SP_HANDLE_NONE && parent >= node)
 			abort();
 		node = parent;

@@ -3,7 +3,7 @@
 #ifndef SP_TESTS_RECORD_TEXT_H
 #define SP_TESTS_RECORD_TEXT_H
 
-#include "sampler/profile/model.h"
+#include "sampler/profile/stack_node.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,10 +52,11 @@ static inline void render_sample(struct text *t, const struct sp_record_sample *
 		for (uint32_t i = 0; i < r->frame_count; i++)
 			say_frame(t, &r->frames[i]);
 	} else {
-		for (uint32_t node = r->stack, parent; node != SP_HANDLE_NONE; node = parent) {
-			struct sp_frame frame;
-			sp_recording_stack_node(reader, node, &parent, &frame);
-			assert_true(parent == SP_HANDLE_NONE || parent < node);
+		size_t count;
+		const struct sp_stack_node *nodes = sp_recording_stack_nodes(reader, &count);
+		for (uint32_t node = r->stack; node != SP_HANDLE_NONE; node = nodes[node].parent) {
+			struct sp_frame frame = sp_stack_frame(nodes[node].address, nodes[node].flags);
+			assert_true(nodes[node].parent == SP_HANDLE_NONE || nodes[node].parent < node);
 			say_frame(t, &frame);
 		}
 	}
