@@ -143,11 +143,16 @@ static struct spsym_symbol find_symbol(struct spsym_module *module, uint64_t add
 static struct sp_error *add_symbols(struct spsym_module *module, const uint64_t *addresses, size_t count,
                                     struct spsym_result *result)
 {
-	struct sp_error *error = module->found.debug->pdb ? NULL : sp_module_need_table(module);
+	struct spsym_symbol few[SP_TABLE_FEW] = { 0 };
+	bool table = !module->found.debug->pdb, done = false;
+	struct sp_error *error = table ? sp_module_few_symbols(module, addresses, count, few, &done) : NULL;
+	if (!error && table && !done)
+		error = sp_module_need_table(module);
 	if (error)
 		return error;
 	for (size_t i = 0; i < count; i++)
-		result->locations[i] = (struct spsym_location){ .symbol = find_symbol(module, addresses[i]) };
+		result->locations[i] = (struct spsym_location){ .symbol = done ? few[i]
+			                                                       : find_symbol(module, addresses[i]) };
 	result->count = count;
 	return NULL;
 }

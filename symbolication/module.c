@@ -37,7 +37,7 @@ void sp_module_destroy(struct spsym_module *module)
 	sp_vector_deinit(&module->dwos);
 	free(module->list);
 	sp_symbol_table_deinit(&module->table);
-	for (size_t i = 0; i < sizeof(module->lists) / sizeof(module->lists[0]); i++)
+	for (size_t i = 0; i < SP_MODULE_LISTS; i++)
 		sp_symbols_deinit(&module->lists[i]);
 	sp_object_destroy(module->mini);
 	sp_names_destroy(module->names);
@@ -80,7 +80,7 @@ size_t sp_module_memory(struct spsym_module *module)
 		memory += sp_names_memory(module->names);
 	if (atomic_load_explicit(&module->table_ready, memory_order_acquire)) {
 		memory += sp_symbol_table_memory(&module->table);
-		for (size_t i = 0; i < sizeof(module->lists) / sizeof(module->lists[0]); i++)
+		for (size_t i = 0; i < SP_MODULE_LISTS; i++)
 			memory += module->lists[i].count * sizeof(struct sp_symbol) + module->lists[i].names.total;
 		if (module->mini)
 			memory += sp_object_memory(module->mini);
@@ -132,14 +132,16 @@ static struct sp_error *open_mini(struct spsym_module *module, struct sp_object 
 
 /* An object that was put into the table before memory ran out must not be put in twice: its list is emptied first. */
 static struct sp_error *add_object(struct spsym_module *module, struct sp_table_builder *builder, const char *what,
-                                   struct sp_object *object, uint64_t base, bool functions, size_t list)
+                                   struct sp_object *object, uint64_t base, bool functions, struct sp_symbols *lists,
+                                   size_t list)
 {
-	sp_symbols_deinit(&module->lists[list]);
-	return tolerate(module, what, sp_table_add_object(builder, object, base, functions, &module->lists[list]));
+	sp_symbols_deinit(&lists[list]);
+	return tolerate(module, what, sp_table_add_object(builder, object, base, functions, &lists[list]));
 }
 
 /* Best source first: the debug file, the binary with its dynamic symbols, stubs and unwind functions, its mini file. */
-static struct sp_error *fill_table(struct spsym_module *module, struct sp_table_builder *builder)
+static struct sp_error *fill_table(struct spsym_module *module, struct sp_table_builder *builder,
+                                   struct sp_symbols *lists)
 {
 	const struct sp_symbol_file *debug = module->found.debug, *binary = module->found.binary;
 	struct sp_error *error = NULL;
@@ -152,7 +154,7 @@ static struct sp_error *fill_table(struct spsym_module *module, struct sp_table_
 		error = sp_table_add_symbols(builder, &debug->kallsyms, debug->info.base);
 	else if (debug != binary)
 		error = add_object(module, builder, "symbols of the debug file", debug->object, debug->info.base, false,
-		                   0);
+		                   lists, 0);
 	if (error || !binary)
 		return error;
 	if (!module->info.has_symbols) {
@@ -161,11 +163,11 @@ static struct sp_error *fill_table(struct spsym_module *module, struct sp_table_
 			error = add_object(module, builder, "symbols of .gnu_debugdata", module->mini,
 			                   sp_object_info(module->mini)->base ? sp_object_info(module->mini)->base
 			                                                      : binary->info.base,
-			                   false, 2);
+			                   false, lists, 2);
 	}
 	if (!error)
 		error = add_object(module, builder, "symbols of the binary", binary->object, binary->info.base, true,
-		                   1);
+		                   lists, 1);
 	return error;
 }
 
@@ -177,7 +179,7 @@ struct sp_error *sp_module_need_table(struct spsym_module *module)
 	struct sp_error *error = NULL;
 	if (!atomic_load_explicit(&module->table_ready, memory_order_relaxed)) {
 		struct sp_table_builder builder = { 0 };
-		error = fill_table(module, &builder);
+		error = fill_table(module, &builder, module->lists);
 		if (!error)
 			error = sp_table_finish(&builder, &module->table);
 		sp_table_builder_deinit(&builder);
@@ -186,6 +188,45 @@ struct sp_error *sp_module_need_table(struct spsym_module *module)
 	}
 	pthread_mutex_unlock(&module->lock);
 	return error;
+}
+
+/* Symbols of a few addresses, without making the table: reading all symbols is less than half of that. */
+static struct sp_error *find_few(struct spsym_module *module, const uint64_t *addresses, size_t count,
+                                 struct spsym_symbol *ret)
+{
+	struct sp_table_builder builder = { 0 };
+	struct sp_symbols lists[SP_MODULE_LISTS] = { 0 };
+	struct sp_symbol_table table = { 0 };
+	pthread_mutex_lock(&module->lock);
+	struct sp_error *error = fill_table(module, &builder, lists);
+	pthread_mutex_unlock(&module->lock);
+	if (!error) {
+		sp_table_narrow(&builder, addresses, count);
+		error = sp_table_finish(&builder, &table);
+	}
+	for (size_t i = 0; i < count && !error; i++) {
+		const struct sp_table_symbol *symbol = sp_symbol_table_find(&table, addresses[i]);
+		if (!symbol)
+			continue;
+		/* The lists go: a name must not be known by where it is in them. */
+		const char *name = symbol->name == sp_symbol_no_name ? sp_module_symbol_name(module, symbol)
+		                                                     : sp_names_readable(module->names, symbol->name);
+		ret[i] = (struct spsym_symbol){ name, symbol->start, symbol->size };
+		error = name ? NULL : sp_error_no_memory();
+	}
+	sp_symbol_table_deinit(&table);
+	sp_table_builder_deinit(&builder);
+	for (size_t i = 0; i < SP_MODULE_LISTS; i++)
+		sp_symbols_deinit(&lists[i]);
+	return error;
+}
+
+struct sp_error *sp_module_few_symbols(struct spsym_module *module, const uint64_t *addresses, size_t count,
+                                       struct spsym_symbol *ret, bool *ret_done)
+{
+	*ret_done = count <= SP_TABLE_FEW && !atomic_load_explicit(&module->table_ready, memory_order_acquire) &&
+	            !atomic_exchange(&module->asked_few, true);
+	return *ret_done ? find_few(module, addresses, count, ret) : NULL;
 }
 
 static struct sp_object *object_of(const struct sp_symbol_file *file)

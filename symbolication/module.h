@@ -48,6 +48,8 @@ struct sp_module_index {
 	atomic_bool cancel;
 };
 
+#define SP_MODULE_LISTS 3
+
 struct spsym_module {
 	struct spsym_context *context;
 	struct sp_registration registration;
@@ -55,10 +57,12 @@ struct spsym_module {
 	struct sp_found found;
 	struct sp_names *names;
 
-	pthread_mutex_t lock; /* guards the making of what follows; the flags are set last and read without it */
+	pthread_mutex_t lock;  /* guards the making of what follows; the flags are set last and read without it */
+	atomic_bool asked_few; /* symbols were found without the table, which the first look-up need not make */
 	atomic_bool table_ready;
 	struct sp_symbol_table table;
-	struct sp_symbols lists[3]; /* own the names of symbols of: the debug file, the binary, the mini debug file */
+	struct sp_symbols
+	    lists[SP_MODULE_LISTS]; /* own the names of symbols of: the debug file, the binary, the mini debug file */
 	struct sp_object *mini;     /* .gnu_debugdata, unpacked; NULL = none */
 	atomic_bool list_ready;
 	struct spsym_symbol *list; /* for spsym_symbols() */
@@ -104,6 +108,9 @@ struct spsym_module *sp_module_create(struct spsym_context *context);
 size_t sp_module_memory(struct spsym_module *module);
 /* Make what is made on first use. */
 struct sp_error *sp_module_need_table(struct spsym_module *module);
+/* The symbols at a few addresses, without a table, where that is faster: *ret_done, and `ret` is filled in. */
+struct sp_error *sp_module_few_symbols(struct spsym_module *module, const uint64_t *addresses, size_t count,
+                                       struct spsym_symbol *ret, bool *ret_done);
 struct sp_error *sp_module_need_dwarf(struct spsym_module *module);
 /* Adds a line to what spsym_module_explain() tells; under the module's lock. */
 void sp_module_explain_line(struct spsym_module *module, const char *what, const char *why);

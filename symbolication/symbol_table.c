@@ -252,6 +252,86 @@ static void settle_sizes(struct sp_symbol_table *table)
 	}
 }
 
+/* ---- A table for few addresses ---- */
+
+#define MAX_PASSES 16
+
+/* The borders around an address: what is in between decides, and what reaches into it. */
+struct window {
+	uint64_t address, low, high;
+};
+
+static void take_border(struct window *windows, size_t count, uint64_t border)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (border <= windows[i].address)
+			windows[i].low = border > windows[i].low ? border : windows[i].low;
+		else
+			windows[i].high = border < windows[i].high ? border : windows[i].high;
+	}
+}
+
+static void take_borders(struct window *windows, size_t count, const struct sp_table_symbol *symbols,
+                         size_t symbol_count)
+{
+	for (size_t i = 0; i < symbol_count; i++) {
+		take_border(windows, count, symbols[i].start);
+		take_border(windows, count, symbols[i].start + symbols[i].size);
+	}
+}
+
+/* What reaches into a window counts from its start on, and with what reached into it there. True when one grew. */
+static bool widen(struct window *windows, size_t count, const struct sp_table_symbol *symbols, size_t symbol_count)
+{
+	bool grew = false;
+	for (size_t i = 0; i < symbol_count; i++) {
+		const struct sp_table_symbol *s = &symbols[i];
+		for (size_t k = 0; k < count; k++)
+			if (s->start < windows[k].low && s->start + s->size > windows[k].low) {
+				windows[k].low = s->start;
+				grew = true;
+			}
+	}
+	return grew;
+}
+
+/* Keeps those that touch a window; gives their number. */
+static size_t keep_near(const struct window *windows, size_t count, struct sp_table_symbol *symbols,
+                        size_t symbol_count)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < symbol_count; i++) {
+		bool near = false;
+		for (size_t k = 0; k < count; k++)
+			near |= symbols[i].start <= windows[k].high &&
+			        symbols[i].start + symbols[i].size >= windows[k].low;
+		if (near)
+			symbols[kept++] = symbols[i];
+	}
+	return kept;
+}
+
+void sp_table_narrow(struct sp_table_builder *builder, const uint64_t *addresses, size_t count)
+{
+	struct window windows[SP_TABLE_FEW];
+	count = count < SP_TABLE_FEW ? count : SP_TABLE_FEW;
+	for (size_t i = 0; i < count; i++)
+		windows[i] = (struct window){ addresses[i], 0, UINT64_MAX };
+	take_borders(windows, count, builder->symbols.items, builder->symbols.count);
+	take_borders(windows, count, builder->functions.items, builder->functions.count);
+	for (size_t i = 0; i < builder->stops.count; i++)
+		take_border(windows, count, builder->stops.items[i]);
+	bool grew = true;
+	for (unsigned pass = 0; grew && pass < MAX_PASSES; pass++) {
+		grew = widen(windows, count, builder->symbols.items, builder->symbols.count);
+		grew |= widen(windows, count, builder->functions.items, builder->functions.count);
+	}
+	if (grew) /* symbols that overlap without end: all of them count */
+		return;
+	builder->symbols.count = keep_near(windows, count, builder->symbols.items, builder->symbols.count);
+	builder->functions.count = keep_near(windows, count, builder->functions.items, builder->functions.count);
+}
+
 /* Adds the entry point where nothing else is. */
 static struct sp_error *add_entry(struct sp_table_builder *builder)
 {

@@ -48,6 +48,10 @@ struct sp_error *sp_table_add_object(struct sp_table_builder *builder, struct sp
 /* Adds a list of symbols. */
 struct sp_error *sp_table_add_symbols(struct sp_table_builder *builder, const struct sp_symbols *symbols,
                                       uint64_t base);
+/* Leaves only what decides about a few relative addresses: of these, the table that is then made says what the whole
+ * one would say. Takes one look at each symbol, not the time to sort them. */
+#define SP_TABLE_FEW 4
+void sp_table_narrow(struct sp_table_builder *builder, const uint64_t *addresses, size_t count);
 /* Makes the table; empties the builder, also on errors. */
 struct sp_error *sp_table_finish(struct sp_table_builder *builder, struct sp_symbol_table *ret);
 void sp_table_builder_deinit(struct sp_table_builder *builder);

@@ -129,8 +129,13 @@ static bool accept(const struct sp_object *object, const struct table *table, st
 static struct sp_error *add_table(struct sp_object *object, const struct table *table, sp_symbol_vector *symbols)
 {
 	const struct sp_elf *elf = sp_elf(object);
-	size_t count = (size_t)(table->symbols.end - table->symbols.start) / sp_elf_symbol_size(elf);
+	const size_t item = sp_elf_symbol_size(elf);
+	size_t count = (size_t)(table->symbols.end - table->symbols.start) / item;
+	const uint8_t *info = table->symbols.start + (elf->is64 ? 4 : 12); /* st_info of a symbol */
 	for (size_t i = 1; i < count; i++) {
+		unsigned type = info[i * item] & 0xf;
+		if (type != SP_STT_FUNC && type != SP_STT_NOTYPE && type != SP_STT_GNU_IFUNC)
+			continue; /* the quick way over what accept() would refuse */
 		struct sp_elf_symbol raw = sp_elf_symbol_at(elf, &table->symbols, &table->extended, i);
 		const char *name;
 		if (!accept(object, table, &raw, &name))

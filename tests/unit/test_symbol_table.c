@@ -238,6 +238,52 @@ static void test_random(void **state)
 	}
 }
 
+/* Fills a builder with symbols that overlap, lie and have no size, functions, stops and an entry point. */
+static void add_random(struct sp_table_builder *builder, unsigned seed)
+{
+	*builder = (struct sp_table_builder){ .entry = (uint64_t)rand_r(&seed) % 1000, .has_entry = rand_r(&seed) % 2 };
+	static const char *const names[] = { "a", "b", "c", "d" };
+	unsigned symbols = (unsigned)rand_r(&seed) % 30, functions = (unsigned)rand_r(&seed) % 10;
+	for (unsigned i = 0; i < symbols; i++)
+		add(builder, (uint64_t)rand_r(&seed) % 1000, (uint64_t)(rand_r(&seed) % 3 ? rand_r(&seed) % 100 : 0),
+		    names[rand_r(&seed) % 4]);
+	for (unsigned i = 0; i < functions; i++)
+		add_function(builder, (uint64_t)rand_r(&seed) % 1000, (uint64_t)rand_r(&seed) % 60);
+	for (unsigned i = 0; i < 3; i++)
+		add_stop(builder, (uint64_t)rand_r(&seed) % 1100);
+}
+
+/* What is left of a builder for a few addresses says the same of them. */
+static void test_narrow(void **state)
+{
+	(void)state;
+	for (unsigned seed = 1; seed < 20000; seed++) {
+		struct sp_table_builder builder;
+		struct sp_symbol_table whole, few;
+		unsigned more = seed * 7;
+		uint64_t addresses[SP_TABLE_FEW];
+		for (unsigned i = 0; i < SP_TABLE_FEW; i++)
+			addresses[i] = (uint64_t)rand_r(&more) % 1100;
+		add_random(&builder, seed);
+		finish(&builder, &whole);
+		add_random(&builder, seed);
+		sp_table_narrow(&builder, addresses, SP_TABLE_FEW);
+		finish(&builder, &few);
+		for (unsigned i = 0; i < SP_TABLE_FEW; i++) {
+			const struct sp_table_symbol *x = sp_symbol_table_find(&whole, addresses[i]);
+			const struct sp_table_symbol *y = sp_symbol_table_find(&few, addresses[i]);
+			if (!x != !y || (x && (x->start != y->start || x->size != y->size || x->name != y->name)))
+				fail_msg("seed %u, address %llu: %s at %llu + %llu, not %s at %llu + %llu", seed,
+				         (unsigned long long)addresses[i], y ? y->name : "-",
+				         y ? (unsigned long long)y->start : 0, y ? (unsigned long long)y->size : 0,
+				         x ? x->name : "-", x ? (unsigned long long)x->start : 0,
+				         x ? (unsigned long long)x->size : 0);
+		}
+		sp_symbol_table_deinit(&whole);
+		sp_symbol_table_deinit(&few);
+	}
+}
+
 static void test_sort(void **state)
 {
 	(void)state;
@@ -270,6 +316,7 @@ int main(void)
 		cmocka_unit_test(test_entry_point),
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_narrow),
 		cmocka_unit_test(test_sort),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
