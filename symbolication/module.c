@@ -147,7 +147,7 @@ static struct sp_error *fill_table(struct spsym_module *module, struct sp_table_
 	struct sp_error *error = NULL;
 	if (debug->pdb) {
 		sp_symbols_deinit(&module->lists[0]);
-		error = sp_pdb_symbols(debug->pdb, &module->lists[0]);
+		error = sp_pdb_symbols(debug->pdb, &lists[0]);
 		if (!error)
 			error = sp_table_add_symbols(builder, &module->lists[0], 0);
 	} else if (!debug->object)
