@@ -198,13 +198,18 @@ static void put_quoted(struct sp_json *json, const char *string, size_t length)
 	put_bytes(json, "\"", 1);
 }
 
-void sp_json_key(struct sp_json *json, const char *key)
+void sp_json_key_n(struct sp_json *json, const char *key, size_t length)
 {
 	char *start = room(json, NUMBER_ROOM);
 	json->used += (size_t)(begin_value(json, start) - start);
-	put_quoted(json, key, strlen(key));
+	put_quoted(json, key, length);
 	put_bytes(json, ":", 1);
 	json->after_key = true;
+}
+
+void sp_json_key(struct sp_json *json, const char *key)
+{
+	sp_json_key_n(json, key, strlen(key));
 }
 
 void sp_json_string_n(struct sp_json *json, const char *string, size_t length)
@@ -214,7 +219,7 @@ void sp_json_string_n(struct sp_json *json, const char *string, size_t length)
 	put_quoted(json, string, length);
 }
 
-void sp_json_members(struct sp_json *json, const char *text, size_t size)
+void sp_json_raw(struct sp_json *json, const char *text, size_t size)
 {
 	char *start = room(json, NUMBER_ROOM);
 	json->used += (size_t)(begin_value(json, start) - start);

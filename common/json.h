@@ -34,6 +34,7 @@ void sp_json_object_end(struct sp_json *json);
 void sp_json_array_begin(struct sp_json *json);
 void sp_json_array_end(struct sp_json *json);
 void sp_json_key(struct sp_json *json, const char *key);
+void sp_json_key_n(struct sp_json *json, const char *key, size_t length);
 /* A string of `length` bytes; control characters are escaped, bytes that are not UTF-8 become U+FFFD. */
 void sp_json_string_n(struct sp_json *json, const char *string, size_t length);
 /* NULL writes null. */
@@ -48,8 +49,9 @@ void sp_json_ns_as_ms(struct sp_json *json, int64_t ns);
 void sp_json_hex(struct sp_json *json, uint64_t value);
 void sp_json_bool(struct sp_json *json, bool value);
 void sp_json_null(struct sp_json *json);
-/* Members of the open object that were written before and kept: "a":1,"b":2 without the braces. At least one. */
-void sp_json_members(struct sp_json *json, const char *text, size_t size);
+/* Text that was written before and kept: a value, or members of the open object ("a":1,"b":2 without the braces; at
+ * least one). */
+void sp_json_raw(struct sp_json *json, const char *text, size_t size);
 /* A newline between values, for people who look into the file. */
 void sp_json_newline(struct sp_json *json);
 /* Hands all text so far to the sink. The caller may then write values of the open array to the sink itself, with

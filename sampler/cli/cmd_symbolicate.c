@@ -5,6 +5,7 @@
 
 #include "common/json.h"
 #include "common/vector.h"
+#include "sampler/output/output.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -224,13 +225,39 @@ static struct sp_error *symbolicate_addresses(struct symbolicate *s, const char 
 	return error;
 }
 
+/* A profile instead of a file: a copy of it with names. */
+static struct sp_error *symbolicate_profile(struct symbolicate *s, const char *path)
+{
+	const char *output = sp_option_value(&s->parsed, "output");
+	if (s->parsed.operand_count > 1 || !output)
+		return sp_error_create(SP_ERROR_USAGE,
+		                       "%s is a profile: give where to write the copy with names, as in "
+		                       "sp symbolicate -o NEW.json.gz PROFILE",
+		                       path);
+	struct sp_log log = sp_cli_log(false);
+	struct sp_symbolicate_summary summary;
+	struct sp_error *error = sp_profile_symbolicate(path, output, s->symbols, &log, &summary);
+	if (!error)
+		sp_log(&log, SP_LOG_INFO, "wrote %s: %llu of %llu frames were named, %llu inlined ones added", output,
+		       (unsigned long long)summary.named, (unsigned long long)summary.frames,
+		       (unsigned long long)summary.inlined);
+	return error;
+}
+
 static struct sp_error *symbolicate(struct symbolicate *s)
 {
 	if (!s->parsed.operand_count)
 		return sp_error_create(SP_ERROR_USAGE, "sp symbolicate takes a file (see 'sp symbolicate --help')");
 	s->json = sp_option_given(&s->parsed, "json");
 	struct sp_error *error = sp_cli_symbols(&s->parsed, &s->symbols);
-	return error ? error : symbolicate_addresses(s, s->parsed.operands[0]);
+	if (error)
+		return error;
+	const char *path = s->parsed.operands[0];
+	if (sp_profile_probe(path))
+		return symbolicate_profile(s, path);
+	if (sp_option_given(&s->parsed, "output"))
+		return sp_error_create(SP_ERROR_USAGE, "%s is no profile; --output is for those", path);
+	return symbolicate_addresses(s, path);
 }
 
 int sp_cmd_symbolicate(int argc, char **argv)

@@ -142,6 +142,7 @@ static const struct sp_option setup_options[] = {
 static const struct sp_option symbolicate_options[] = {
 	OPTION_FLAG('r', "relative", "Addresses count from the file's base, as in profiles, not as nm prints them"),
 	OPTION_FLAG('j', "json", "One JSON object a line for each address"),
+	OPTION_PATH('o', "output", "FILE", "Where the copy of a profile goes", SP_COMPLETE_FILE),
 	SYMBOL_OPTIONS,
 };
 
@@ -173,7 +174,7 @@ const struct sp_command sp_commands[] = {
 	},
 	{
 	    .name = "symbolicate",
-	    .usage = "FILE [ADDRESS...]",
+	    .usage = "FILE [ADDRESS...] | -o NEW PROFILE",
 	    .summary = "Give the functions, lines and inlined functions of addresses",
 	    .description =
 	        "Looks addresses of a binary or debug file up: hexadecimal, as nm and objdump print them, or with "
@@ -182,7 +183,9 @@ const struct sp_command sp_commands[] = {
 	        "files are found as debuggers find them.\n\n"
 	        "An answer begins with the address, then comes the innermost function with file, line and column, then "
 	        "a line "
-	        "for each function that it was inlined into. The status is 1 when something was no address.",
+	        "for each function that it was inlined into. The status is 1 when something was no address.\n\nA saved "
+	        "profile (.json, .json.gz) instead of a file is copied with names, lines and inlined "
+	        "functions for the addresses in it: sp symbolicate -o new.json.gz profile.json.gz",
 	    .options = symbolicate_options,
 	    .option_count = COUNT(symbolicate_options),
 	    .operand_completion = SP_COMPLETE_FILE,

@@ -7,6 +7,7 @@
 #include "common/map.h"
 #include "common/vector.h"
 #include "sampler/output/output.h"
+#include "sampler/output/profile_file.h"
 #include "sampler/output/range_map.h"
 #include "sampler/output/spool.h"
 #include "sampler/output/tables.h"
@@ -131,7 +132,6 @@ struct sp_stack_part {
 	size_t offsets[SP_STACK_COLUMNS]; /* into `part_bytes` */
 };
 #define SP_STACK_PART 32768 /* stacks a part */
-#define SP_GZIP_LEVEL 1
 
 struct sp_profile_builder {
 	struct sp_profile_options options;

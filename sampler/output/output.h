@@ -32,6 +32,20 @@ struct sp_profile_summary {
 	uint64_t cpu_ns;
 };
 
+/* What sp_profile_symbolicate() did. */
+struct sp_symbolicate_summary {
+	uint64_t frames;  /* in the profile */
+	uint64_t named;   /* of those: got a name that they did not have */
+	uint64_t inlined; /* new frames, of inlined functions */
+};
+/* Whether a file begins as the JSON of a profile does, compressed with gzip or not. */
+bool sp_profile_probe(const char *path);
+/* Writes a copy of a saved profile (JSON of format 60 to 70, also gzipped) to `output`, in which frames that had only
+ * addresses have names, files, lines and inlined functions, as with `presymbolicate`. Everything else is kept as it is.
+ * `output` may be the same file; gzip when it ends in ".gz". */
+struct sp_error *sp_profile_symbolicate(const char *path, const char *output, spsym_context *symbols,
+                                        const struct sp_log *log, struct sp_symbolicate_summary *ret);
+
 /* A builder follows a recording while it is written, so that little is left to do at its end. */
 struct sp_profile_builder;
 struct sp_error *sp_profile_builder_create(const char *recording_path, const struct sp_profile_options *options,

@@ -4,15 +4,15 @@
 #include "internal.h"
 
 #include "common/json_read.h"
+#include "sampler/output/profile_lib.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#define VERSION_OF_TOP_LIBS 41    /* from this preprocessedProfileVersion on all are at the top */
-#define MEMORY_LIMIT (256u << 20) /* bytes of strings */
-#define NESTING 16                /* objects and arrays around libs: processes in processes, threads in them */
+#define VERSION_OF_TOP_LIBS 41 /* from this preprocessedProfileVersion on all are at the top */
+#define NESTING 16             /* objects and arrays around libs: processes in processes, threads in them */
 
 struct libs_reader {
 	struct sp_json_reader json;
@@ -68,54 +68,10 @@ static bool add_identity(struct view_libs *libs, const struct spsym_identity *id
 	       sp_map_put(&libs->by_key, hash, libs->identities.count);
 }
 
-static const char *read_text(struct libs_reader *r)
-{
-	const char *text;
-	size_t length;
-	if (sp_json_peek(&r->json) != SP_JSON_KIND_STRING) {
-		sp_json_skip(&r->json);
-		return NULL;
-	}
-	if (!sp_json_read_string(&r->json, &text, &length) || !length || memchr(text, 0, length))
-		return NULL;
-	if (r->libs->arena.total > MEMORY_LIMIT) {
-		sp_json_read_fail(&r->json, "the list of libraries is too large");
-		return NULL;
-	}
-	return sp_arena_strndup(&r->libs->arena, text, length);
-}
-
 static void read_lib(struct libs_reader *r)
 {
-	struct spsym_identity identity = { 0 };
-	const struct {
-		const char *key;
-		const char **value;
-	} strings[] = {
-		{ "name", &identity.name },
-		{ "path", &identity.path },
-		{ "debugName", &identity.debug_name },
-		{ "debugPath", &identity.debug_path },
-		{ "breakpadId", &identity.debug_id },
-		{ "codeId", &identity.code_id },
-		{ "arch", &identity.arch },
-	};
-	const char *key;
-	size_t length;
-	if (sp_json_peek(&r->json) != SP_JSON_KIND_OBJECT) {
-		sp_json_skip(&r->json);
-		return;
-	}
-	sp_json_read_object(&r->json);
-	while (sp_json_next_key(&r->json, &key, &length)) {
-		size_t i = 0, count = sizeof(strings) / sizeof(*strings);
-		while (i < count && !is_key(key, length, strings[i].key))
-			i++;
-		if (i < count)
-			*strings[i].value = read_text(r);
-		else
-			sp_json_skip(&r->json);
-	}
+	struct spsym_identity identity;
+	sp_profile_lib_read(&r->json, &r->libs->arena, &identity);
 	if (!sp_json_read_failed(&r->json) && !add_identity(r->libs, &identity))
 		sp_json_read_fail(&r->json, "out of memory");
 }

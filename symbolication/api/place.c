@@ -69,6 +69,6 @@ bool api_places_write(struct api_places *places, struct sp_json *json, const cha
 			return false;
 		}
 	}
-	sp_json_members(json, place->text, place->size);
+	sp_json_raw(json, place->text, place->size);
 	return true;
 }

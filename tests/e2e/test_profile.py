@@ -1172,6 +1172,83 @@ class PresymbolicateTest(ProfileTestCase):
         self.assertIn("outermost", self.profile("--presymbolicate").stacks()[0])
 
 
+class SymbolicateTest(PresymbolicateTest):
+    """The same by `sp symbolicate` of a profile that was saved without names."""
+
+    def build(self, *options, version=66, recording=None):
+        bare = super().build(version=version, recording=recording)
+        path = self.folder / f"named-{version}.json.gz"
+        self.sp_ok("symbolicate", "-o", path, bare)
+        self.assertEqual(validate_profile.validate_file(path), [])
+        return path
+
+    @support.needs("readelf", "objdump", "cc")
+    def test_module_without_symbols(self):
+        process, thread = self.recording.process(50)
+        self.recording.map(process, self.recording.module("gone", path="/nowhere/gone"), 0x10000)
+        self.recording.sample(thread, 0x10010, 0x10021)
+        self.record()
+        bare = super().build()
+        result = self.sp_ok("symbolicate", "-o", "p.json", bare)
+        self.assertRegex(result.err, "no symbols for gone: ")
+        self.assertEqual(Profile(support.read_profile(self.folder / "p.json")).stacks(0), [["0x10", "0x20"]])
+
+    @support.needs("readelf", "objdump", "cc")
+    def test_what_has_names_keeps_them(self):
+        """Also what sp does not know of, and stacks of markers and allocations."""
+        self.record()
+        named = support.read_profile(self.build())
+        self.sp_ok("symbolicate", "-o", "again.json", self.folder / "named-66.json.gz")
+        self.assertEqual(support.read_profile(self.folder / "again.json"), named)
+
+        bare = support.read_profile(self.folder / "profile-66.json.gz")
+        stacks = bare["threads"][0]["samples"]["stack"]
+        bare["x\u0000\"y"] = {"stack": [1, {"cause": {"stack": 0}}]}
+        bare["threads"][0]["nativeAllocations"] = {"stack": [None, *stacks], "length": len(stacks) + 1}
+        markers = bare["threads"][0]["markers"]
+        for column in markers:
+            if column not in ("length", "data"):
+                markers[column] = [0] * len(stacks)
+        markers["data"] = [{"type": "Text", "cause": {"time": 1, "stack": stack}} for stack in stacks]
+        markers["data"][0] = None
+        markers["length"] = len(stacks)
+        (self.folder / "bare.json").write_text(json.dumps(bare))
+        self.sp_ok("symbolicate", "-o", "bare.json", "bare.json")
+        profile = support.read_profile(self.folder / "bare.json")
+        self.assertEqual(profile["x\u0000\"y"], bare["x\u0000\"y"])
+        thread = profile["threads"][0]
+        moved = named["threads"][0]["samples"]["stack"]
+        self.assertNotEqual(moved, stacks)
+        self.assertEqual(thread["samples"]["stack"], moved)
+        self.assertEqual(thread["nativeAllocations"]["stack"], [None, *moved])
+        self.assertEqual([data and data["cause"]["stack"] for data in thread["markers"]["data"]], [None, *moved[1:]])
+
+    @support.needs("readelf", "objdump", "cc")
+    def test_what_cannot_be_named(self):
+        self.record()
+        bare = support.read_profile(super().build())
+        self.assertEqual(self.sp("symbolicate", self.folder / "profile-66.json.gz").status, 2)
+        path = self.folder / "bad.json"
+
+        def check(message, change):
+            bad = json.loads(json.dumps(bare))
+            change(bad)
+            path.write_text(json.dumps(bad))
+            result = self.sp("symbolicate", "-o", "new.json", path)
+            self.assertEqual(result.status, 1, result)
+            self.assertIn(message, result.err)
+            self.assertFalse((self.folder / "new.json").exists())
+
+        shared = "shared"
+        check("format 59", lambda p: p["meta"].update(preprocessedProfileVersion=59))
+        check("format 71", lambda p: p["meta"].update(preprocessedProfileVersion=71))
+        check("not as long as its table", lambda p: p[shared]["frameTable"]["func"].pop())
+        check("has no column func", lambda p: p[shared]["frameTable"].pop("func"))
+        check("no such stack", lambda p: p["threads"][0]["samples"]["stack"].append(1 << 30))
+        check("does not stand before it", lambda p: p[shared]["stackTable"]["prefixOffset"].__setitem__(0, 1))
+        check("has no frame", lambda p: p[shared]["stackTable"]["frame"].__setitem__(0, 1 << 30))
+
+
 class FileTest(ProfileTestCase):
     def setUp(self):
         super().setUp()
