@@ -84,9 +84,17 @@ struct sp_error *spsym_context_create(const struct spsym_options *options, struc
 		                                    .offline = options->offline,
 		                                    .progress = options->progress,
 		                                    .context = options->progress_context };
+	struct sp_symstore_options symstore = { .path = options->symbol_path,
+		                                .servers = options->windows_symbol_servers,
+		                                .cache = options->windows_symbol_cache,
+		                                .offline = options->offline,
+		                                .progress = options->progress,
+		                                .context = options->progress_context };
 	struct sp_error *error = context->buckets && copy_options(context, options) ? NULL : sp_error_no_memory();
 	if (!error)
 		error = sp_debuginfod_create(&debuginfod, &context->locate.debuginfod);
+	if (!error)
+		error = sp_symstore_create(&symstore, &context->locate.symstore);
 	if (error) {
 		spsym_context_destroy(context);
 		return error;
@@ -108,6 +116,7 @@ void spsym_context_destroy(struct spsym_context *context)
 		}
 	}
 	sp_debuginfod_destroy(context->locate.debuginfod);
+	sp_symstore_destroy(context->locate.symstore);
 	for (size_t i = 0; context->strings && i < context->string_count; i++)
 		free(context->strings[i]);
 	free(context->strings);

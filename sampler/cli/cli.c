@@ -84,22 +84,30 @@ static struct sp_error *take_engine(const struct sp_parsed *parsed, enum spsym_e
 
 struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, spsym_context **ret)
 {
-	char *cache = NULL, *servers = NULL;
+	char *cache = NULL, *servers = NULL, *windows_servers = NULL;
 	struct spsym_options options = { .offline = sp_option_given(parsed, "offline") };
 	struct sp_error *error = take_engine(parsed, &options.engine);
 	if (!error)
 		error = join_values(parsed, "debuginfod", &servers);
-	if (error)
+	if (!error)
+		error = join_values(parsed, "windows-symbol-server", &windows_servers);
+	if (error) {
+		free(servers);
 		return error;
+	}
 	/* Without a cache folder kept files are not found; everything else works. */
 	sp_error_destroy(sp_file_cache_folder("symbols", &cache));
 	const char **folders = sp_option_list(parsed, "symbol-dir");
 	options.symbol_folders = folders;
 	options.cache_folder = cache;
 	options.debuginfod_urls = servers;
+	options.symbol_path = sp_option_value(parsed, "symbol-path");
+	options.windows_symbol_servers = windows_servers;
+	options.windows_symbol_cache = sp_option_value(parsed, "windows-symbol-cache");
 	error = folders ? spsym_context_create(&options, ret) : sp_error_no_memory();
 	free(folders);
 	free(servers);
+	free(windows_servers);
 	free(cache);
 	return error;
 }

@@ -35,6 +35,17 @@
 	      "debuginfod server to ask for what is not on this machine, instead of those in $DEBUGINFOD_URLS; may " \
 	      "be given again",                                                                                      \
 	      SP_COMPLETE_NONE },                                                                                    \
+	    OPTION_VALUE(0, "symbol-path", "PATH",                                                                   \
+	                 "Where PDBs and Windows binaries are, written as for $_NT_SYMBOL_PATH, which it replaces: " \
+	                 "folders, stores and servers between ';'; srv*FOLDER*URL keeps downloads in the folder"),   \
+	    { 0,                                                                                                     \
+	      "windows-symbol-server",                                                                               \
+	      "URL",                                                                                                 \
+	      SP_OPTION_LIST,                                                                                        \
+	      "Symbol server to ask for PDBs and Windows binaries; 'microsoft' is Microsoft's; may be given again",  \
+	      SP_COMPLETE_NONE },                                                                                    \
+	    OPTION_PATH(0, "windows-symbol-cache", "DIR",                                                            \
+	                "Folder that keeps what symbol servers sent; default in sp's cache", SP_COMPLETE_FOLDER),    \
 	    OPTION_FLAG(0, "offline", "Download nothing; what was downloaded before is used"),                       \
 	    OPTION_VALUE(0, "engine", "NAME",                                                                        \
 	                 "Reader of debug information: native, or libdwarf (slow, to compare); default native")
@@ -62,8 +73,6 @@
 	OPTION_REFUSED(0, "breakpad-symbol-server", "symbol servers come with a later version"),    \
 	    OPTION_REFUSED(0, "breakpad-symbol-dir", "give the folder to --symbol-dir"),            \
 	    OPTION_REFUSED(0, "breakpad-symbol-cache", "symbol servers come with a later version"), \
-	    OPTION_REFUSED(0, "windows-symbol-server", "symbol servers come with a later version"), \
-	    OPTION_REFUSED(0, "windows-symbol-cache", "symbol servers come with a later version"),  \
 	    OPTION_REFUSED(0, "simpleperf-binary-cache", "Android profiles are not read")
 
 static const struct sp_option record_options[] = {

@@ -90,6 +90,14 @@ struct spsym_options {
 	 * other environment variables hold, too. libcurl is loaded when the first download begins. */
 	const char *debuginfod_urls;
 	bool offline; /* use what was downloaded before, but download nothing */
+
+	/* Where PDBs and Windows binaries are: folders, symbol stores and servers in the syntax of _NT_SYMBOL_PATH
+	 * ("srv*cache*https://server;folder"); NULL = $_NT_SYMBOL_PATH and $_NT_ALT_SYMBOL_PATH, "" = none. */
+	const char *symbol_path;
+	/* Symbol servers that are asked after those: URLs separated by blanks; "microsoft" is Microsoft's. */
+	const char *windows_symbol_servers;
+	const char *windows_symbol_cache; /* where downloads of those are kept; NULL = a folder of sp's cache */
+
 	/* Told of running downloads, in bytes (`total` 0 = unknown), by the thread that waits for one. False cancels.
 	 * May be NULL. */
 	bool (*progress)(void *context, const char *url, uint64_t done, uint64_t total);

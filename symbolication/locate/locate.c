@@ -76,8 +76,8 @@ static const char *compare_ids(const struct sp_search *search, const struct spsy
 	*ret_unsure = false;
 	if (by_code && strcasecmp(wanted->code_id, info->code_id) != 0)
 		return "of another build";
-	if (is_set(wanted->debug_id) && info->debug_id[0])
-		return strcasecmp(wanted->debug_id, info->debug_id) == 0 ? NULL : "of another build";
+	if (search->debug_id[0] && info->debug_id[0])
+		return strcasecmp(search->debug_id, info->debug_id) == 0 ? NULL : "of another build";
 	if (by_code)
 		return NULL;
 	*ret_unsure = true;
@@ -117,6 +117,16 @@ static void learn(struct sp_search *search, const struct sp_symbol_file *file)
 	search->build_id_size = size;
 }
 
+/* Learns from a verified PE file which PDB is its. */
+static void learn_pdb(struct sp_search *search, const struct sp_symbol_file *file)
+{
+	const char *path = file->object ? sp_object_pdb_path(file->object) : NULL;
+	if (!search->debug_id[0] && file->info.kind == SPSYM_KIND_PE)
+		snprintf(search->debug_id, sizeof(search->debug_id), "%s", file->info.debug_id);
+	if (!search->debug_name && path && sp_path_is_component(sp_path_name(path)))
+		search->debug_name = sp_path_name(path); /* lives as long as the file, which is kept as the binary */
+}
+
 /* Keeps a verified file in the roles for which it is the best, or destroys it. */
 static void take(struct sp_search *search, const char *place, struct sp_symbol_file *file)
 {
@@ -127,6 +137,8 @@ static void take(struct sp_search *search, const char *place, struct sp_symbol_f
 	                : file->info.has_symbols  ? ", has symbols but no debug information"
 	                                          : ", has neither symbols nor debug information");
 	learn(search, file);
+	if (code)
+		learn_pdb(search, file);
 	if (better) {
 		if (found->debug != found->binary)
 			sp_symbol_file_destroy(found->debug);
@@ -141,6 +153,19 @@ static void take(struct sp_search *search, const char *place, struct sp_symbol_f
 static bool same_file(const struct sp_symbol_file *file, const char *path)
 {
 	return file && strcmp(file->path, path) == 0;
+}
+
+static const char *wanted_id(const struct sp_search *search)
+{
+	return search->debug_id[0]                 ? search->debug_id
+	       : is_set(search->identity->code_id) ? search->identity->code_id
+	                                           : "none";
+}
+
+bool sp_search_fits(const struct sp_search *search, const struct spsym_file_info *info)
+{
+	bool unsure;
+	return !compare_ids(search, info, &unsure) && !unsure;
 }
 
 void sp_search_try(struct sp_search *search, const char *place, const char *path, enum sp_check check, uint32_t crc)
@@ -165,7 +190,8 @@ void sp_search_try(struct sp_search *search, const char *place, const char *path
 	const char *reason = verify(search, file, check, crc);
 	if (reason) {
 		const char *id = file->info.debug_id[0] ? file->info.debug_id : "none";
-		sp_search_trace(search, "%s: %s: not used: %s (ID %s)", place, path, reason, id);
+		sp_search_trace(search, "%s: %s: not used: %s (ID %s, wanted %s)", place, path, reason, id,
+		                wanted_id(search));
 		sp_symbol_file_destroy(file);
 		return;
 	}
@@ -264,6 +290,7 @@ static void search_all(struct sp_search *search)
 		sp_search_debug_link(search);
 		sp_search_pdb(search);
 	}
+	sp_search_symstore(search);
 	sp_search_debuginfod(search);
 }
 
@@ -338,12 +365,18 @@ struct sp_error *sp_locate(const struct sp_locate_options *options, const struct
 		                    .name = component(identity->name, identity->path),
 		                    .debug_name = component(identity->debug_name, identity->debug_path) };
 	build_id_from_code_id(&search);
+	if (is_set(identity->debug_id))
+		snprintf(search.debug_id, sizeof(search.debug_id), "%s", identity->debug_id);
+	if (search.name && is_set(identity->code_id) && sp_path_is_component(identity->code_id)) {
+		ret->binary_name = strdup(search.name);
+		snprintf(ret->binary_id, sizeof(ret->binary_id), "%s", identity->code_id);
+	}
 	if (given)
 		take(&search, "given", given);
 	search_all(&search);
 	if (!search.error && !ret->debug)
 		return not_found(&search);
-	if (!search.error && !ret->binary && ret->debug->object)
+	if (!search.error && !ret->binary && (ret->debug->object || ret->debug->pdb))
 		search_for_binary(&search);
 	if (!search.error)
 		search.error = sp_find_supplementary(&search);
@@ -360,6 +393,7 @@ void sp_located_deinit(struct sp_found *found)
 	sp_symbol_file_destroy(found->supplementary);
 	sp_symbol_file_destroy(found->package);
 	free(found->trace.bytes);
+	free(found->binary_name);
 	*found = (struct sp_found){ 0 };
 }
 
@@ -369,6 +403,8 @@ struct sp_error *sp_locate_executable(const struct sp_locate_options *options, c
 	size_t size = 0;
 	const uint8_t *id = found->debug->object ? sp_object_build_id(found->debug->object, &size) : NULL;
 	char *path;
+	if (found->debug->pdb && options->symstore && found->binary_name)
+		return sp_symstore_binary(options, found, ret);
 	if (!options->debuginfod || !id)
 		return sp_error_create(SP_ERROR_NOT_FOUND, "the binary of %s was not found", found->debug->path);
 	struct sp_error *error = sp_debuginfod_get(options->debuginfod, id, size, SP_DEBUGINFOD_EXECUTABLE, NULL,

@@ -7,6 +7,7 @@
 #include "common/json.h"
 #include "symbolication/locate/debuginfod.h"
 #include "symbolication/locate/symbol_file.h"
+#include "symbolication/locate/symstore.h"
 
 /* All borrowed. Lists are NULL-terminated and may be NULL. */
 struct sp_locate_options {
@@ -15,6 +16,7 @@ struct sp_locate_options {
 	const char *cache_folder;         /* files kept by the recorder are in its "kept" folder; NULL = none */
 	bool no_local_paths;              /* never open paths that an identity or a file names */
 	struct sp_debuginfod *debuginfod; /* NULL = nothing is downloaded */
+	struct sp_symstore *symstore;     /* NULL = no symbol store is known */
 };
 
 /* What was found. `debug` is the best file for symbols and may be the same as `binary`. */
@@ -24,6 +26,8 @@ struct sp_found {
 	struct sp_symbol_file *supplementary; /* dwz's shared part, for `debug` */
 	struct sp_symbol_file *package;       /* .dwp */
 	struct sp_buffer trace;               /* what was tried, one place a line */
+	char *binary_name;                    /* owned; what a symbol store calls the binary of a PDB; NULL = unknown */
+	char binary_id[SPSYM_ID_MAX];         /* its code ID */
 };
 
 /* Searches for an identity; `given` (may be NULL) is a file that the caller opened and vouches for; it is taken over.

@@ -11,9 +11,10 @@ struct sp_search {
 	const char *name, *debug_name;      /* plain file names; NULL = unknown or not usable as one */
 	uint8_t build_id[SPSYM_ID_MAX / 2]; /* of the wanted file: from the code ID or the binary */
 	size_t build_id_size;
-	bool downloading;       /* what is opened now comes from a server */
-	bool for_binary;        /* debug information was found, now only the binary is wanted */
-	struct sp_error *error; /* no memory: the search ends */
+	char debug_id[SPSYM_ID_MAX]; /* of the wanted file: from the identity or the binary; "" = unknown */
+	bool downloading;            /* what is opened now comes from a server */
+	bool for_binary;             /* debug information was found, now only the binary is wanted */
+	struct sp_error *error;      /* no memory: the search ends */
 };
 
 /* How a candidate is checked. */
@@ -29,6 +30,8 @@ bool sp_search_done(const struct sp_search *search);
 void sp_search_try(struct sp_search *search, const char *place, const char *path, enum sp_check check, uint32_t crc);
 /* sp_search_try() with SP_CHECK_ID on a path put together from a format. */
 void sp_search_tryf(struct sp_search *search, const char *place, const char *format, ...) SP_PRINTF(3, 4);
+/* Whether the IDs of a file are those that are wanted. */
+bool sp_search_fits(const struct sp_search *search, const struct spsym_file_info *info);
 /* Adds a line to the trace. */
 void sp_search_trace(struct sp_search *search, const char *format, ...) SP_PRINTF(2, 3);
 
@@ -40,7 +43,12 @@ void sp_search_debug_link(struct sp_search *search);
 void sp_search_pdb(struct sp_search *search);    /* the PDB that the binary names */
 void sp_search_binary(struct sp_search *search); /* where the binary of a debug file may be */
 struct sp_error *sp_find_supplementary(struct sp_search *search);
+void sp_search_symstore(struct sp_search *search);   /* symbol stores and servers: PDBs, and PE files by code ID */
 void sp_search_debuginfod(struct sp_search *search); /* debuginfod servers, by build ID */
+
+/* symstore_search.c: the binary of a PDB, by its name and code ID. */
+struct sp_error *sp_symstore_binary(const struct sp_locate_options *options, const struct sp_found *found,
+                                    struct sp_symbol_file **ret);
 
 /* The path up to the last slash, "" when there is none; malloc()ed, NULL without memory. */
 char *sp_path_folder(const char *path);

@@ -3,6 +3,7 @@
 
 #include "common/compress.h"
 #include "symbolication/kallsyms.h"
+#include "symbolication/locate/cabinet.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,14 +95,11 @@ static struct sp_error *open_pdb(const void *bytes, size_t size, const char *pat
 	return NULL;
 }
 
-static struct sp_error *open_packed(enum sp_compression kind, const void *bytes, size_t size, const char *path,
-                                    struct sp_symbol_file **ret)
+/* Opens what came out of a packed file; takes the buffer over. */
+static struct sp_error *open_unpacked(uint8_t *unpacked, size_t unpacked_size, const char *path,
+                                      struct sp_symbol_file **ret)
 {
-	uint8_t *unpacked;
-	size_t unpacked_size;
-	struct sp_error *error = sp_decompress(kind, bytes, size, UNPACKED_LIMIT, &unpacked, &unpacked_size);
-	if (error)
-		return sp_error_prefix(error, "cannot read %s", path);
+	struct sp_error *error;
 	if (sp_kallsyms_probe(unpacked, unpacked_size)) {
 		error = open_kallsyms(unpacked, unpacked_size, path, ret);
 		free(unpacked);
@@ -120,6 +118,25 @@ static struct sp_error *open_packed(enum sp_compression kind, const void *bytes,
 	return error ? error : wrap_object(object, path, ret);
 }
 
+static struct sp_error *open_packed(enum sp_compression kind, const void *bytes, size_t size, const char *path,
+                                    struct sp_symbol_file **ret)
+{
+	uint8_t *unpacked;
+	size_t unpacked_size;
+	struct sp_error *error = sp_decompress(kind, bytes, size, UNPACKED_LIMIT, &unpacked, &unpacked_size);
+	return error ? sp_error_prefix(error, "cannot read %s", path)
+	             : open_unpacked(unpacked, unpacked_size, path, ret);
+}
+
+static struct sp_error *open_cabinet(const void *bytes, size_t size, const char *path, struct sp_symbol_file **ret)
+{
+	uint8_t *unpacked;
+	size_t unpacked_size;
+	struct sp_error *error = sp_cabinet_unpack(bytes, size, UNPACKED_LIMIT, &unpacked, &unpacked_size);
+	return error ? sp_error_prefix(error, "cannot read %s", path)
+	             : open_unpacked(unpacked, unpacked_size, path, ret);
+}
+
 /* Opens what is no plain object file; false when it is one, or unknown. */
 static bool open_other(const void *bytes, size_t size, const char *path, struct sp_symbol_file **ret,
                        struct sp_error **ret_error)
@@ -127,6 +144,8 @@ static bool open_other(const void *bytes, size_t size, const char *path, struct 
 	enum sp_compression kind;
 	if (packed_kind(bytes, size, &kind))
 		*ret_error = open_packed(kind, bytes, size, path, ret);
+	else if (sp_cabinet_probe(bytes, size))
+		*ret_error = open_cabinet(bytes, size, path, ret);
 	else if (sp_kallsyms_probe(bytes, size))
 		*ret_error = open_kallsyms(bytes, size, path, ret);
 	else
