@@ -87,10 +87,15 @@ static bool describe(struct sp_buffer *key, const char *role, const struct sp_sy
 	char text[256 + SPSYM_ID_MAX];
 	if (!file)
 		return true;
-	if (!file->object)
-		return false;
-	sp_object_file_identity(file->object, &device, &inode, &mtime);
-	sp_object_file_bytes(file->object, &size);
+	if (file->pdb) {
+		device = file->map.device;
+		inode = file->map.inode;
+		mtime = file->map.mtime_ns;
+		size = file->map.size;
+	} else if (file->object) {
+		sp_object_file_identity(file->object, &device, &inode, &mtime);
+		sp_object_file_bytes(file->object, &size);
+	}
 	if (!inode && !mtime)
 		return false;
 	int length = snprintf(text, sizeof(text), "%s %llx:%llx %llx %zx %llx %s\n", role, (unsigned long long)device,
@@ -134,8 +139,10 @@ static char *make_folder(const struct spsym_module *module)
 /* Whether there is debug information that our engines read. */
 static bool has_debug_information(const struct spsym_module *module)
 {
-	return module->context->engine == SPSYM_ENGINE_NATIVE && module->found.debug->object &&
-	       module->found.debug->info.has_debug_info;
+	const struct sp_symbol_file *debug = module->found.debug;
+	if (module->context->engine != SPSYM_ENGINE_NATIVE || !debug->info.has_debug_info)
+		return false;
+	return debug->object || (debug->pdb && sp_pdb_can_compile(debug->pdb));
 }
 
 /* A saved index, *ret NULL when there is none. */
@@ -202,7 +209,14 @@ void sp_module_index_damaged(struct spsym_module *module, struct sp_indexed *ind
 static struct sp_error *compile(struct spsym_module *module, struct sp_index_builder *builder, bool *ret_whole,
                                 char **ret_note)
 {
+	const struct sp_pdb *pdb = module->found.debug->pdb;
 	struct sp_dwarf_files files;
+	if (pdb) {
+		size_t size;
+		const uint8_t *bytes = sp_pdb_bytes(pdb, &size);
+		*ret_whole = true;
+		return sp_pdb_compile(bytes, size, &module->index.cancel, builder, ret_note);
+	}
 	sp_module_dwarf_files(module, &files);
 	return sp_dwarf_compile(&files, module->found.debug->info.base, files.helpers + 1, &module->index.cancel,
 	                        builder, ret_whole, ret_note);

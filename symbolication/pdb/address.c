@@ -140,8 +140,10 @@ static struct pdb_contribution parse_contribution(const uint8_t *bytes)
 	return contribution;
 }
 
-static bool contribution_at(const struct sp_pdb *pdb, size_t index, struct pdb_contribution *ret)
+bool pdb_contribution_at(const struct sp_pdb *pdb, size_t index, struct pdb_contribution *ret)
 {
+	if (index >= pdb->contribution_count)
+		return false;
 	uint8_t buffer[CONTRIBUTION];
 	uint64_t at = pdb->contributions + (uint64_t)index * pdb->contribution_size;
 	const uint8_t *bytes = msf_view(&pdb->msf, PDB_STREAM_DBI, at, sizeof(buffer));
@@ -161,7 +163,7 @@ static struct sp_error *check_order(struct sp_pdb *pdb)
 	bool sorted = true;
 	for (size_t i = 0; i < pdb->contribution_count && sorted; i++) {
 		struct pdb_contribution c = { 0 };
-		sorted = contribution_at(pdb, i, &c) && pdb_place_key(c.section, c.offset) >= last;
+		sorted = pdb_contribution_at(pdb, i, &c) && pdb_place_key(c.section, c.offset) >= last;
 		last = pdb_place_key(c.section, c.offset);
 	}
 	if (sorted)
@@ -171,7 +173,7 @@ static struct sp_error *check_order(struct sp_pdb *pdb)
 	bool ok = keys && pdb->contribution_order;
 	for (size_t i = 0; ok && i < pdb->contribution_count; i++) {
 		struct pdb_contribution c = { 0 };
-		contribution_at(pdb, i, &c);
+		pdb_contribution_at(pdb, i, &c);
 		keys[i] = (struct sp_keyed){ pdb_place_key(c.section, c.offset), i };
 	}
 	ok = ok && sp_sort_keyed(keys, pdb->contribution_count);
@@ -198,7 +200,7 @@ struct sp_error *pdb_read_contributions(struct sp_pdb *pdb, uint32_t at, uint32_
 
 static bool ordered_contribution(const struct sp_pdb *pdb, size_t index, struct pdb_contribution *ret)
 {
-	return contribution_at(pdb, pdb->contribution_order ? pdb->contribution_order[index] : index, ret);
+	return pdb_contribution_at(pdb, pdb->contribution_order ? pdb->contribution_order[index] : index, ret);
 }
 
 bool pdb_find_contribution(const struct sp_pdb *pdb, struct pdb_place place, struct pdb_contribution *ret)

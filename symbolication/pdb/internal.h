@@ -182,6 +182,8 @@ struct pdb_contribution {
 	uint32_t offset, size;
 	uint16_t module;
 };
+/* Contribution `index`; false behind the last. */
+bool pdb_contribution_at(const struct sp_pdb *pdb, size_t index, struct pdb_contribution *ret);
 bool pdb_find_contribution(const struct sp_pdb *pdb, struct pdb_place place, struct pdb_contribution *ret);
 
 /* public.c */
@@ -205,7 +207,9 @@ struct pdb_procedure *pdb_find_procedure(const struct pdb_module_data *data, uin
 
 /* lines.c */
 struct sp_error *pdb_read_c13(struct sp_pdb *pdb, struct pdb_module_data *data, struct sp_cursor c13);
-/* The row that holds for a place; NULL = none. */
+/* The first lines subsection that may cover a place or what is behind it. */
+size_t pdb_first_lines(const struct pdb_module_data *data, uint64_t place);
+/* The row that holds for a place, which has a line; NULL = none. */
 const struct pdb_row *pdb_find_row(const struct pdb_module_data *data, uint64_t place);
 struct pdb_inlinee *pdb_find_inlinee(const struct pdb_module_data *data, uint32_t id);
 /* The name of a file of a module, NULL when it has none. */
@@ -215,6 +219,20 @@ const char *pdb_file_name(struct sp_pdb *pdb, const struct pdb_module_data *data
 /* Decodes a procedure's inline sites, once. NULL when there are none, or no memory (*ret_no_memory). */
 const struct pdb_inlines *pdb_need_inlines(struct sp_pdb *pdb, const struct pdb_module_data *data,
                                            struct pdb_procedure *procedure, bool *ret_no_memory);
+
+/* lookup.c */
+struct pdb_frame {
+	struct sp_dwarf_frame frame;
+	uint32_t site; /* 0 = the procedure, else index of the inline site + 1 */
+	uint32_t file; /* file ID */
+};
+struct pdb_frames { /* a vector */
+	struct pdb_frame *items;
+	size_t count, capacity;
+};
+/* The frames at a place of a module, outermost first; false without memory. */
+bool pdb_frames_at(struct sp_pdb *pdb, const struct pdb_module_data *data, struct pdb_place place,
+                   struct pdb_frames *ret);
 
 /* type.c */
 struct sp_error *pdb_open_types(struct sp_pdb *pdb, uint32_t stream, struct pdb_types *ret);

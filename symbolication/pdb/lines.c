@@ -11,7 +11,7 @@ enum {
 	SUBSECTION_IMPORTS = 0xf7,
 	SUBSECTION_EXPORTS = 0xf8,
 };
-enum { LINES_HAVE_COLUMNS = 1, LINE_BITS = 24, INLINEES_HAVE_FILES = 1 };
+enum { LINES_HAVE_COLUMNS = 1, LINE_BITS = 24, INLINEES_HAVE_FILES = 1, LINES_TRIED = 16 };
 /* Lines that stand for "none": code that the compiler made up. */
 enum { LINE_HIDDEN = 0xfeefee, LINE_NEVER_STEP = 0xf00f00 };
 
@@ -169,8 +169,8 @@ struct sp_error *pdb_read_c13(struct sp_pdb *pdb, struct pdb_module_data *data, 
 	return NULL;
 }
 
-/* The subsection that covers a place, NULL when none does. */
-static const struct pdb_lines *find_lines(const struct pdb_module_data *data, uint64_t place)
+/* The number of subsections that begin at or before a place. */
+static size_t lines_up_to(const struct pdb_module_data *data, uint64_t place)
 {
 	size_t low = 0, high = data->line_count;
 	while (low < high) {
@@ -180,18 +180,18 @@ static const struct pdb_lines *find_lines(const struct pdb_module_data *data, ui
 		else
 			high = middle;
 	}
-	for (size_t tries = 0; low && tries < 16; tries++, low--) {
-		if (place - data->lines[low - 1].place < data->lines[low - 1].size)
-			return &data->lines[low - 1];
-	}
-	return NULL;
+	return low;
 }
 
-const struct pdb_row *pdb_find_row(const struct pdb_module_data *data, uint64_t place)
+size_t pdb_first_lines(const struct pdb_module_data *data, uint64_t place)
 {
-	const struct pdb_lines *lines = find_lines(data, place);
-	if (!lines)
-		return NULL;
+	size_t low = lines_up_to(data, place);
+	return low < LINES_TRIED ? 0 : low - LINES_TRIED;
+}
+
+/* The last row of a subsection at or before a place. */
+static const struct pdb_row *row_in(const struct pdb_module_data *data, const struct pdb_lines *lines, uint64_t place)
+{
 	const struct pdb_row *rows = &data->rows[lines->first_row];
 	size_t low = 0, high = lines->row_count;
 	while (low < high) {
@@ -202,6 +202,21 @@ const struct pdb_row *pdb_find_row(const struct pdb_module_data *data, uint64_t 
 			high = middle;
 	}
 	return low ? &rows[low - 1] : NULL;
+}
+
+const struct pdb_row *pdb_find_row(const struct pdb_module_data *data, uint64_t place)
+{
+	size_t low = lines_up_to(data, place);
+	for (size_t tries = 0; low && tries < LINES_TRIED; tries++, low--) {
+		const struct pdb_lines *lines = &data->lines[low - 1];
+		if (place - lines->place >= lines->size)
+			continue;
+		/* Folded functions may have several tables for the same code: the last one that knows a line. */
+		const struct pdb_row *row = row_in(data, lines, place);
+		if (row && row->line)
+			return row;
+	}
+	return NULL;
 }
 
 struct pdb_inlinee *pdb_find_inlinee(const struct pdb_module_data *data, uint32_t id)

@@ -7,8 +7,9 @@
 /* One batch of addresses. */
 struct lookup {
 	struct sp_pdb *pdb;
-	SP_VECTOR(struct sp_dwarf_frame) frames;
-	struct sp_error *error; /* no memory, or the first module that could not be read */
+	struct pdb_frames found;
+	SP_VECTOR(struct sp_dwarf_frame) frames; /* innermost first */
+	struct sp_error *error;                  /* no memory, or the first module that could not be read */
 };
 
 static struct sp_error *keep_first(struct sp_error *first, struct sp_error *error)
@@ -52,17 +53,19 @@ static const struct pdb_inline_range *find_range(const struct pdb_inlines *inlin
 	return NULL;
 }
 
-/* Appends the frame of a site; outermost first, turned round at the end. */
-static bool push_site(struct lookup *lookup, const struct pdb_module_data *data, const struct pdb_inline_site *site,
-                      const struct pdb_inline_range *range)
+/* Appends the frame of site `index`. */
+static bool push_site(struct sp_pdb *pdb, const struct pdb_module_data *data, const struct pdb_inlines *inlines,
+                      uint32_t index, const struct pdb_inline_range *range, struct pdb_frames *frames)
 {
-	struct sp_dwarf_frame frame = { .name = pdb_inlinee_name(lookup->pdb, data, site->inlinee) };
+	struct pdb_frame frame = { .frame.name = pdb_inlinee_name(pdb, data, inlines->sites[index].inlinee),
+		                   .site = index + 1 };
 	if (range) {
-		frame.file = pdb_file_name(lookup->pdb, data, range->file);
-		frame.line = range->line;
-		frame.column = range->column;
+		frame.file = range->file;
+		frame.frame.file = pdb_file_name(pdb, data, range->file);
+		frame.frame.line = range->line;
+		frame.frame.column = range->line ? range->column : 0;
 	}
-	return sp_vector_push(&lookup->frames, frame);
+	return sp_vector_push(frames, frame);
 }
 
 /* Whether a site or one inside it covers `offset`. */
@@ -73,8 +76,8 @@ static bool reaches(const struct pdb_inline_site *site, uint32_t offset)
 
 /* Goes down the sites that cover an offset. A site that is only in the way to one inside it, whose code lies outside of
  * it, is a frame without a line. */
-static bool push_sites(struct lookup *lookup, const struct pdb_module_data *data, const struct pdb_inlines *inlines,
-                       uint32_t offset)
+static bool push_sites(struct sp_pdb *pdb, const struct pdb_module_data *data, const struct pdb_inlines *inlines,
+                       uint32_t offset, struct pdb_frames *frames)
 {
 	uint32_t waiting[PDB_INLINE_DEPTH_MAX];
 	unsigned waiting_count = 0;
@@ -95,11 +98,11 @@ static bool push_sites(struct lookup *lookup, const struct pdb_module_data *data
 			continue;
 		}
 		for (unsigned k = 0; k < waiting_count; k++) {
-			if (!push_site(lookup, data, &inlines->sites[waiting[k]], NULL))
+			if (!push_site(pdb, data, inlines, waiting[k], NULL, frames))
 				return false;
 		}
 		waiting_count = 0;
-		if (!push_site(lookup, data, site, range))
+		if (!push_site(pdb, data, inlines, i, range, frames))
 			return false;
 		i++;
 		end = site->next;
@@ -107,41 +110,43 @@ static bool push_sites(struct lookup *lookup, const struct pdb_module_data *data
 	return true;
 }
 
-static void reverse(struct sp_dwarf_frame *frames, size_t count)
+bool pdb_frames_at(struct sp_pdb *pdb, const struct pdb_module_data *data, struct pdb_place place,
+                   struct pdb_frames *ret)
 {
-	for (size_t i = 0; i < count / 2; i++) {
-		struct sp_dwarf_frame frame = frames[i];
-		frames[i] = frames[count - 1 - i];
-		frames[count - 1 - i] = frame;
+	uint64_t key = pdb_place_key(place.section, place.offset);
+	struct pdb_procedure *procedure = pdb_find_procedure(data, key);
+	const struct pdb_row *row = pdb_find_row(data, key);
+	ret->count = 0;
+	if (!procedure && !row)
+		return true;
+	struct pdb_frame frame = { .frame.name = procedure ? pdb_procedure_name(pdb, procedure) : NULL };
+	if (row) {
+		frame.file = row->file;
+		frame.frame.file = pdb_file_name(pdb, data, row->file);
+		frame.frame.line = row->line;
+		frame.frame.column = row->column;
 	}
+	if (!sp_vector_push(ret, frame))
+		return false;
+	bool no_memory = false;
+	const struct pdb_inlines *inlines = procedure ? pdb_need_inlines(pdb, data, procedure, &no_memory) : NULL;
+	if (inlines && !push_sites(pdb, data, inlines, place.offset - procedure->base, ret))
+		return false;
+	return !no_memory;
 }
 
-/* All frames of one place. */
+/* All frames of one place, innermost first. */
 static bool find_frames(struct lookup *lookup, struct pdb_place place)
 {
 	struct pdb_module_data *data = module_of(lookup->pdb, place, &lookup->error);
 	if (!data)
 		return true;
-	uint64_t key = pdb_place_key(place.section, place.offset);
-	struct pdb_procedure *procedure = pdb_find_procedure(data, key);
-	const struct pdb_row *row = pdb_find_row(data, key);
-	if (!procedure && !row)
-		return true;
-	struct sp_dwarf_frame frame = { .name = procedure ? pdb_procedure_name(lookup->pdb, procedure) : NULL };
-	if (row && row->line) {
-		frame.file = pdb_file_name(lookup->pdb, data, row->file);
-		frame.line = row->line;
-		frame.column = row->column;
-	}
-	if (!sp_vector_push(&lookup->frames, frame))
+	if (!pdb_frames_at(lookup->pdb, data, place, &lookup->found) ||
+	    !sp_vector_reserve(&lookup->frames, lookup->found.count))
 		return false;
-	bool no_memory = false;
-	const struct pdb_inlines *inlines = procedure ? pdb_need_inlines(lookup->pdb, data, procedure, &no_memory)
-	                                              : NULL;
-	if (inlines && !push_sites(lookup, data, inlines, place.offset - procedure->base))
-		return false;
-	reverse(lookup->frames.items, lookup->frames.count);
-	return !no_memory;
+	for (size_t i = lookup->found.count; i-- > 0;)
+		lookup->frames.items[lookup->frames.count++] = lookup->found.items[i].frame;
+	return true;
 }
 
 struct sp_error *sp_pdb_lookup(struct sp_pdb *pdb, const uint64_t *addresses, size_t count,
@@ -159,6 +164,7 @@ struct sp_error *sp_pdb_lookup(struct sp_pdb *pdb, const uint64_t *addresses, si
 		struct sp_dwarf_answer answer = { lookup.frames.items, lookup.frames.count };
 		emit(context, i, &answer);
 	}
+	sp_vector_deinit(&lookup.found);
 	sp_vector_deinit(&lookup.frames);
 	if (lookup.error && lookup.error->code == SP_ERROR_NO_MEMORY)
 		return lookup.error;

@@ -303,6 +303,12 @@ const struct spsym_file_info *sp_pdb_info(const struct sp_pdb *pdb)
 	return &pdb->info;
 }
 
+const uint8_t *sp_pdb_bytes(const struct sp_pdb *pdb, size_t *ret_size)
+{
+	*ret_size = (size_t)(pdb->msf.file.end - pdb->msf.file.start);
+	return pdb->msf.file.start;
+}
+
 const char *sp_pdb_note(const struct sp_pdb *pdb)
 {
 	return pdb->note;

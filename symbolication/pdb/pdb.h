@@ -10,6 +10,8 @@
 #include "symbolication/dwarf/dwarf.h"
 #include "symbolication/object/object.h"
 
+#include <stdatomic.h>
+
 struct sp_pdb;
 
 bool sp_pdb_probe(const uint8_t *bytes, size_t size);
@@ -19,6 +21,7 @@ void sp_pdb_destroy(struct sp_pdb *pdb);
 
 /* The debug ID is the GUID with the age of the DBI stream, which is the one that linkers write into the image. */
 const struct spsym_file_info *sp_pdb_info(const struct sp_pdb *pdb);
+const uint8_t *sp_pdb_bytes(const struct sp_pdb *pdb, size_t *ret_size);
 /* NULL, or what limits the use of this PDB, in a sentence. */
 const char *sp_pdb_note(const struct sp_pdb *pdb);
 
@@ -32,6 +35,14 @@ struct sp_error *sp_pdb_lookup(struct sp_pdb *pdb, const uint64_t *addresses, si
 bool sp_pdb_symbol(struct sp_pdb *pdb, uint64_t address, struct sp_symbol *ret);
 /* All procedures and public symbols; parses every module. The caller calls sp_symbols_deinit(). */
 struct sp_error *sp_pdb_symbols(struct sp_pdb *pdb, struct sp_symbols *ret);
+
+struct sp_index_builder;
+
+/* Whether an index can say what the PDB says: not when a tool has rearranged the image piece by piece. */
+bool sp_pdb_can_compile(const struct sp_pdb *pdb);
+/* As sp_dwarf_compile(), for the bytes of a PDB. Keeps nothing. */
+struct sp_error *sp_pdb_compile(const uint8_t *bytes, size_t size, const atomic_bool *cancel,
+                                struct sp_index_builder *builder, char **ret_note);
 
 size_t sp_pdb_memory(struct sp_pdb *pdb);
 

@@ -115,6 +115,39 @@ static void compare(uint64_t address, const struct spsym_location *ours, const s
 	counts->inlined_line += inlined_line;
 }
 
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* The index that is made of the PDB gives the same frames. */
+static void check_index(spsym_module *module, const uint64_t *addresses, const struct spsym_result *result)
+{
+	struct spsym_result indexed = { 0 };
+	assert_null(spsym_module_index(module));
+	assert_null(spsym_lookup(module, addresses, result->count, &indexed));
+	for (size_t i = 0; i < result->count; i++) {
+		const struct spsym_location *a = &result->locations[i], *b = &indexed.locations[i];
+		bool same = a->frame_count == b->frame_count;
+		for (size_t k = 0; same && k < a->frame_count; k++) {
+			const struct spsym_frame *x = &a->frames[k], *y = &b->frames[k];
+			same = same_text(x->function, y->function) && same_text(x->file, y->file) &&
+			       x->line == y->line && x->column == y->column;
+		}
+		if (!same) {
+			for (size_t k = 0; k < a->frame_count; k++)
+				printf("  lazy:  %s %s:%u\n", a->frames[k].function, a->frames[k].file,
+				       a->frames[k].line);
+			for (size_t k = 0; k < b->frame_count; k++)
+				printf("  index: %s %s:%u\n", b->frames[k].function, b->frames[k].file,
+				       b->frames[k].line);
+			fflush(stdout);
+			fail_msg("the index differs at 0x%llx", (unsigned long long)addresses[i]);
+		}
+	}
+	spsym_result_deinit(&indexed);
+}
+
 static void compare_file(const char *path, struct counts *counts)
 {
 	*counts = (struct counts){ 0 };
@@ -144,7 +177,8 @@ static void compare_file(const char *path, struct counts *counts)
 	struct spsym_context *context;
 	struct spsym_module *module;
 	struct spsym_result result = { 0 };
-	assert_null(spsym_context_create(NULL, &context));
+	struct spsym_options options = { .no_background = true };
+	assert_null(spsym_context_create(&options, &context));
 	assert_null(spsym_module_open_path(context, path, &module));
 	assert_true(spsym_module_info(module)->has_debug_info);
 	assert_null(spsym_lookup(module, addresses, count, &result));
@@ -154,6 +188,7 @@ static void compare_file(const char *path, struct counts *counts)
 	for (size_t i = 0; i < count; i++)
 		compare(addresses[i], &result.locations[i], frames, read_frames(in, frames), exact, counts);
 	fclose(in);
+	check_index(module, addresses, &result);
 	free(addresses);
 	spsym_result_deinit(&result);
 	spsym_module_release(module);

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Writes seeds for fuzz_pdb into a folder: small PDBs made by clang and lld.
+
+    tests/fuzz/seeds_pdb.py FOLDER && build/fuzz/tests/fuzz_pdb FOLDER
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SOURCE = """
+namespace outer { namespace {
+struct Shape { int sides; int area(int scale) const; };
+static inline __attribute__((always_inline)) int middle(int x) { return x * 3 + 1; }
+static inline __attribute__((always_inline)) int upper(int x) { if (x > 3) x = middle(x) * 5; return x; }
+int Shape::area(int scale) const { return sides * upper(scale); }
+} }
+extern "C" __declspec(dllexport) int run(int n, const char **names, double (*f)(int))
+{
+	outer::Shape shape;
+	shape.sides = n;
+	return shape.area(n) + outer::upper(n) + names[0][n];
+}
+"""
+
+TARGETS = {"x64": ("x86_64", 4096), "x64-8k": ("x86_64", 8192), "x86": ("i686", 4096), "arm64": ("aarch64", 4096)}
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1]).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    made = 0
+    with tempfile.TemporaryDirectory() as work:
+        pathlib.Path(work, "a.cpp").write_text(SOURCE)
+        for name, (target, page) in TARGETS.items():
+            command = (
+                f"clang++ --target={target}-pc-windows-msvc -g -gcodeview -O1 -fno-exceptions -c a.cpp -o a.obj && "
+                f"lld-link /dll /noentry /nodefaultlib /debug /force:unresolved /pdbpagesize:{page} /out:a.dll "
+                f"/pdb:{folder / name} a.obj"
+            )
+            done = subprocess.run(command, shell=True, cwd=work, capture_output=True)
+            if done.returncode:
+                print(f"{name}: not made here")
+                (folder / name).unlink(missing_ok=True)
+            made += not done.returncode
+    print(f"{made} seeds in {folder}")
+    return 0 if made else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
