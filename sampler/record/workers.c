@@ -97,9 +97,11 @@ static enum sp_unwind_end put_user_frames(struct worker *worker, struct sp_task 
 	*ret_count = 0;
 	if (sample->regs.arch == SP_ARCH_NONE)
 		return put_bare_user_frames(sample, frames, ret_count);
+	struct sp_thread_stacks *stacks = task->stacks;
+	if (stacks->history)
+		sp_stack_history_prefetch(stacks->history, &sample->stack);
 	enum sp_unwind_end end = sp_unwind(worker->unwinder, code, &sample->regs, &sample->stack,
 	                                   sample->stack.size ? 1 : 0, frames, SP_UNWIND_MAX_FRAMES, ret_count);
-	struct sp_thread_stacks *stacks = task->stacks;
 	if (!stacks->history) {
 		struct sp_error *error = sp_stack_history_create(&stacks->history);
 		if (error) {

@@ -14,8 +14,8 @@
  * caller has been the same since before the three were seen, and no other was seen there within a second.
  *
  * Each truncated stack first serves as a test: what would the history have said, had the dump been half as long? Tests
- * do without the last guard, which lets through one in ten of what they find wrong: a thread whose tests fail more
- * often than one in ten is not spliced. A stack that can't be completed stays truncated. */
+ * do without the last guard, which stops most of what they find wrong: a thread whose tests fail more often than one in
+ * ten is not spliced. A stack that can't be completed stays truncated. */
 #include "common/map.h"
 #include "internal.h"
 
@@ -28,6 +28,7 @@
 #define SLOTS_MIN 256u                      /* of the table of frames */
 #define SLOTS_MAX 16384u                    /* 1.2 MB, for a thread whose stack changes all the time */
 #define PROBES 8                            /* slots in which a frame may be */
+#define PREFETCHED 256                      /* frames whose place on the stack is fetched ahead */
 #define TAIL 8                              /* outermost frames of a whole stack that may end a kernel chain */
 #define REMEMBERED_MAX SP_UNWIND_MAX_FRAMES /* frames of one stack that are remembered, from the outside */
 #define TESTS_MAX 1024                      /* tests that are counted; then both counts are halved */
@@ -42,9 +43,15 @@ struct path_frame {
 	uint8_t kind;   /* enum sp_frame_kind */
 };
 
+/* What a look-up reads first: eight keys lie side by side, eight nodes do not. */
+struct key {
+	uint32_t hash; /* of address and CFA; 0 = empty slot */
+	uint32_t seen; /* node.time in units of 2^20 ns */
+};
+
 /* A frame of an earlier stack, and its caller then. */
 struct node {
-	uint64_t address, cfa;               /* key; address 0 = empty slot */
+	uint64_t address, cfa;
 	uint64_t caller_address, caller_cfa; /* caller_address 0 = outermost */
 	uint64_t since;                      /* when it was first seen with this caller */
 	uint64_t time;                       /* when it was last seen with this caller */
@@ -54,7 +61,8 @@ struct node {
 };
 
 struct sp_stack_history {
-	struct node *nodes; /* owned; hash table */
+	struct key *keys;   /* owned; hash table, ... */
+	struct node *nodes; /* owned; ... and what belongs to each slot */
 	size_t slots;       /* a power of two, or 0 */
 	/* The last whole stack, outermost first: its CFAs fall. */
 	struct path_frame *path; /* owned */
@@ -76,6 +84,7 @@ void sp_stack_history_destroy(struct sp_stack_history *history)
 {
 	if (!history)
 		return;
+	free(history->keys);
 	free(history->nodes);
 	free(history->path);
 	free(history);
@@ -83,52 +92,70 @@ void sp_stack_history_destroy(struct sp_stack_history *history)
 
 /* ---- The table ---- */
 
-static size_t first_slot(const struct sp_stack_history *history, uint64_t address, uint64_t cfa)
+static uint32_t hash_of(uint64_t address, uint64_t cfa)
 {
-	return sp_hash_u64(address ^ cfa << 20 ^ cfa >> 44) & (history->slots - 1);
+	return (uint32_t)(sp_hash_u64(address ^ cfa << 20 ^ cfa >> 44) >> 32) | 1;
+}
+
+/* The slot of a frame, or of the `i`th that it may be in. */
+static size_t slot_of(const struct sp_stack_history *history, uint32_t hash, size_t i)
+{
+	return ((hash >> 1) + i) & (history->slots - 1);
 }
 
 static struct node *find_node(const struct sp_stack_history *history, uint64_t address, uint64_t cfa)
 {
-	if (!history->slots)
-		return NULL;
-	size_t slot = first_slot(history, address, cfa);
-	for (size_t i = 0; i < PROBES; i++) {
-		struct node *node = &history->nodes[(slot + i) & (history->slots - 1)];
-		if (node->address == address && node->cfa == cfa)
+	uint32_t hash = hash_of(address, cfa);
+	for (size_t i = 0; history->slots && i < PROBES; i++) {
+		size_t slot = slot_of(history, hash, i);
+		struct node *node = &history->nodes[slot];
+		if (history->keys[slot].hash == hash && node->address == address && node->cfa == cfa)
 			return node;
 	}
 	return NULL;
 }
 
-/* A slot for a new key: a free one, else the one unseen for longest. */
-static struct node *choose_slot(struct sp_stack_history *history, uint64_t address, uint64_t cfa)
+/* A slot for a new frame: a free one, else the one unseen for longest. */
+static size_t choose_slot(const struct sp_stack_history *history, uint32_t hash, uint32_t now)
 {
-	size_t slot = first_slot(history, address, cfa);
-	struct node *oldest = NULL;
+	size_t oldest = slot_of(history, hash, 0);
 	for (size_t i = 0; i < PROBES; i++) {
-		struct node *node = &history->nodes[(slot + i) & (history->slots - 1)];
-		if (!node->address)
-			return node;
-		if (!oldest || node->time < oldest->time)
-			oldest = node;
+		size_t slot = slot_of(history, hash, i);
+		if (!history->keys[slot].hash)
+			return slot;
+		if (now - history->keys[slot].seen > now - history->keys[oldest].seen)
+			oldest = slot;
 	}
 	return oldest;
 }
 
+static void put_in_slot(struct sp_stack_history *history, size_t slot, uint32_t hash, const struct node *node)
+{
+	history->keys[slot] = (struct key){ .hash = hash, .seen = (uint32_t)(node->time >> 20) };
+	history->nodes[slot] = *node;
+}
+
 static bool grow(struct sp_stack_history *history)
 {
-	size_t slots = history->slots ? history->slots * 2 : SLOTS_MIN;
-	struct node *old = history->nodes, *nodes = calloc(slots, sizeof(*nodes));
-	size_t old_slots = history->slots;
-	if (!nodes)
+	struct sp_stack_history old = *history;
+	size_t slots = old.slots ? old.slots * 2 : SLOTS_MIN;
+	struct key *keys = calloc(slots, sizeof(*keys));
+	struct node *nodes = malloc(slots * sizeof(*nodes));
+	if (!keys || !nodes) {
+		free(keys);
+		free(nodes);
 		return false;
+	}
+	history->keys = keys;
 	history->nodes = nodes;
 	history->slots = slots;
-	for (size_t i = 0; i < old_slots; i++)
-		if (old[i].address)
-			*choose_slot(history, old[i].address, old[i].cfa) = old[i];
-	free(old);
+	uint32_t now = (uint32_t)(old.path_time >> 20);
+	for (size_t i = 0; i < old.slots; i++)
+		if (old.keys[i].hash)
+			put_in_slot(history, choose_slot(history, old.keys[i].hash, now), old.keys[i].hash,
+			            &old.nodes[i]);
+	free(old.keys);
+	free(old.nodes);
 	return true;
 }
 
@@ -143,30 +170,32 @@ static void put_node(struct sp_stack_history *history, size_t index)
 	static const struct path_frame none = { 0 };
 	const struct path_frame *frame = &history->path[index];
 	const struct path_frame *caller = index ? frame - 1 : &none;
-	struct node *node = find_node(history, frame->address, frame->cfa);
-	struct node old = { .since = frame->since };
-	if (node) {
-		old = *node;
-		if (old.caller_address != caller->address || old.caller_cfa != caller->cfa) {
-			old.other_time = old.time;
-			old.since = frame->since;
-		}
-	} else {
+	struct node *known = find_node(history, frame->address, frame->cfa);
+	struct node node = { .address = frame->address,
+		             .cfa = frame->cfa,
+		             .caller_address = caller->address,
+		             .caller_cfa = caller->cfa,
+		             .caller_kind = caller->kind,
+		             .since = frame->since,
+		             .time = history->path_time,
+		             .print = frame->print };
+	uint32_t hash = hash_of(frame->address, frame->cfa), now = (uint32_t)(node.time >> 20);
+	if (known && known->caller_address == caller->address && known->caller_cfa == caller->cfa) {
+		node.since = known->since;
+		node.other_time = known->other_time;
+	} else if (known) {
+		node.other_time = known->time;
+	}
+	size_t slot = known ? (size_t)(known - history->nodes) : 0;
+	if (!known) {
 		if (!history->slots && !grow(history))
 			return;
-		node = choose_slot(history, frame->address, frame->cfa);
-		if (is_fresh(node->time, history->path_time) && history->slots < SLOTS_MAX && grow(history))
-			node = choose_slot(history, frame->address, frame->cfa);
+		slot = choose_slot(history, hash, now);
+		if (history->keys[slot].hash && is_fresh(history->nodes[slot].time, node.time) &&
+		    history->slots < SLOTS_MAX && grow(history))
+			slot = choose_slot(history, hash, now);
 	}
-	*node = (struct node){ .address = frame->address,
-		               .cfa = frame->cfa,
-		               .caller_address = caller->address,
-		               .caller_cfa = caller->cfa,
-		               .caller_kind = caller->kind,
-		               .since = old.since,
-		               .time = history->path_time,
-		               .other_time = old.other_time,
-		               .print = frame->print };
+	put_in_slot(history, slot, hash, &node);
 }
 
 /* ---- Remembering ---- */
@@ -236,6 +265,17 @@ static void remember(struct sp_stack_history *history, uint64_t time, const stru
 	}
 	history->path_count = kept;
 	history->path_time = time;
+}
+
+void sp_stack_history_prefetch(const struct sp_stack_history *history, const struct sp_stack_slice *slice)
+{
+	size_t count = history->path_count < PREFETCHED ? history->path_count : PREFETCHED;
+	for (size_t i = 0; i < count; i++) {
+		/* What the walk reads of a frame, and what its print is made of. */
+		uint64_t offset = history->path[history->path_count - 1 - i].cfa - 16 - slice->address;
+		if (offset < slice->size)
+			__builtin_prefetch(slice->bytes + offset);
+	}
 }
 
 /* ---- Splicing ---- */

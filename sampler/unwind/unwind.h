@@ -149,6 +149,9 @@ enum sp_unwind_end sp_unwind(struct sp_unwinder *unwinder, const struct sp_code_
 struct sp_stack_history; /* one a thread */
 struct sp_error *sp_stack_history_create(struct sp_stack_history **ret);
 void sp_stack_history_destroy(struct sp_stack_history *history);
+/* Begins to fetch from memory what sp_unwind() will read of a stack when it is like the thread's last one: a dump that
+ * another CPU has just written is cold, and a walk would wait for each frame in turn. */
+void sp_stack_history_prefetch(const struct sp_stack_history *history, const struct sp_stack_slice *slice);
 enum sp_unwind_end sp_unwind_complete(struct sp_stack_history *history, uint64_t time,
                                       const struct sp_stack_slice *slices, size_t slice_count, const uint64_t *chain,
                                       size_t chain_count, enum sp_unwind_end end, struct sp_frame *frames,
