@@ -146,10 +146,10 @@ static struct sp_error *fill_table(struct spsym_module *module, struct sp_table_
 	const struct sp_symbol_file *debug = module->found.debug, *binary = module->found.binary;
 	struct sp_error *error = NULL;
 	if (debug->pdb) {
-		sp_symbols_deinit(&module->lists[0]);
+		sp_symbols_deinit(&lists[0]);
 		error = sp_pdb_symbols(debug->pdb, &lists[0]);
 		if (!error)
-			error = sp_table_add_symbols(builder, &module->lists[0], 0);
+			error = sp_table_add_symbols(builder, &lists[0], 0);
 	} else if (!debug->object)
 		error = sp_table_add_symbols(builder, &debug->kallsyms, debug->info.base);
 	else if (debug != binary)
