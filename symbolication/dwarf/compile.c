@@ -28,6 +28,13 @@ struct compiler {
 	_Atomic(struct sp_error *) error; /* the first one */
 };
 
+/* A name without the scopes in front. */
+struct unscoped {
+	struct dw_name name;
+	struct dw_die last; /* the scopes are around this one */
+	uint32_t origin;
+};
+
 /* What is at hand while a unit is compiled. */
 struct unit_compiler {
 	struct compiler *compiler;
@@ -35,38 +42,74 @@ struct unit_compiler {
 	struct dw_functions *functions;
 	struct dw_lines *lines;
 	struct sp_index_part *part;
-	uint32_t *files;     /* owned; numbers + 1 by file of the line table, 0 = not yet */
-	struct sp_map names; /* offset of an origin -> number */
-	uint32_t *firsts;    /* owned; by function: number of its first node; 0 = not yet */
+	uint32_t *files;                     /* owned; numbers + 1 by file of the line table, 0 = not yet */
+	struct sp_map names;                 /* offset of an origin -> number */
+	SP_VECTOR(struct unscoped) unscoped; /* names that want scopes */
+	uint32_t *firsts;                    /* owned; by function: number of its first node; 0 = not yet */
 };
 
 /* ---- Names, files, places ---- */
 
-static struct sp_error *find_name(struct unit_compiler *c, struct dw_die die, uint32_t *ret)
+static uint32_t add_name(struct unit_compiler *c, const struct dw_name *name)
 {
-	struct dw_name name;
-	struct sp_error *error = dw_name_find(die, &name);
-	if (error)
-		return error;
-	const char *text = name.linkage ? name.linkage : name.name ? name.name : "";
-	*ret = sp_index_part_name(c->part, name.linkage ? SP_INDEX_LINKAGE : SP_INDEX_PLAIN, text, strlen(text));
-	return NULL;
+	const char *text = name->linkage ? name->linkage : name->name ? name->name : "";
+	return sp_index_part_name(c->part, name->linkage ? SP_INDEX_LINKAGE : SP_INDEX_PLAIN, text, strlen(text));
 }
 
-/* The name of an inlined call, or of a function. */
+/* The number of a name that name_all() found, or that stands in another unit. */
 static struct sp_error *name_of(struct unit_compiler *c, const struct dw_inlines *inlines, uint32_t origin,
                                 uint32_t *ret)
 {
-	if (origin & DW_FOREIGN)
-		return find_name(c, inlines->foreign[origin & ~DW_FOREIGN], ret);
-	const uint64_t *known = sp_map_get(&c->names, origin);
-	if (known) {
-		*ret = (uint32_t)*known;
+	if (!(origin & DW_FOREIGN)) {
+		const uint64_t *known = sp_map_get(&c->names, origin);
+		*ret = known ? (uint32_t)*known : 0;
 		return NULL;
 	}
-	struct sp_error *error = find_name(c, (struct dw_die){ c->dies, origin }, ret);
-	if (!error && !sp_map_put(&c->names, origin, *ret))
-		error = sp_error_no_memory();
+	struct dw_name name;
+	struct sp_error *error = dw_name_find(inlines->foreign[origin & ~DW_FOREIGN], &name);
+	if (!error)
+		*ret = add_name(c, &name);
+	return error;
+}
+
+/* Names an origin in the unit unless that was done; one that wants scopes has to wait. */
+static struct sp_error *name_origin(struct unit_compiler *c, uint32_t origin)
+{
+	struct unscoped item = { .origin = origin };
+	if (origin & DW_FOREIGN || sp_map_get(&c->names, origin))
+		return NULL;
+	bool wait = dw_name_follow((struct dw_die){ c->dies, origin }, &item.name, &item.last);
+	if (!sp_map_put(&c->names, origin, wait ? 0 : add_name(c, &item.name)) ||
+	    (wait && !sp_vector_push(&c->unscoped, item)))
+		return sp_error_no_memory();
+	return NULL;
+}
+
+static int compare_unscoped(const void *a, const void *b)
+{
+	const struct unscoped *x = a, *y = b;
+	return x->last.offset < y->last.offset ? -1 : x->last.offset > y->last.offset;
+}
+
+/* Names all functions and calls of the unit: scopes are found in one walk for all. */
+static struct sp_error *name_all(struct unit_compiler *c)
+{
+	struct sp_error *error = NULL;
+	for (size_t i = 0; i < c->functions->piece_count && !error; i++) {
+		const struct dw_inlines *inlines;
+		error = dw_inlines_get(c->dies, c->functions, c->functions->pieces[i].id, &inlines);
+		for (uint32_t k = 0; !error && k < inlines->inline_count; k++)
+			error = name_origin(c, inlines->inlines[k].origin);
+	}
+	struct dw_walker *walker = c->unscoped.count && !error ? dw_walker_create(c->dies) : NULL;
+	dw_sort(c->unscoped.items, c->unscoped.count, sizeof(*c->unscoped.items), compare_unscoped);
+	for (size_t i = 0; i < c->unscoped.count && !error; i++) {
+		struct unscoped *item = &c->unscoped.items[i];
+		error = dw_name_qualify(item->last, walker, &item->name);
+		if (!error && !sp_map_put(&c->names, item->origin, add_name(c, &item->name)))
+			error = sp_error_no_memory();
+	}
+	free(walker);
 	return error;
 }
 
@@ -218,6 +261,8 @@ static struct sp_error *fill_part(struct unit_compiler *c, const struct job *job
 	if (!error)
 		error = add_lines(c);
 	if (!error)
+		error = name_all(c);
+	if (!error)
 		error = add_functions(c);
 	if (!error)
 		add_claims(c, job);
@@ -246,6 +291,7 @@ static struct sp_error *compile_unit(struct compiler *compiler, size_t number)
 	free(c.files);
 	free(c.firsts);
 	sp_map_deinit(&c.names);
+	sp_vector_deinit(&c.unscoped);
 	return error;
 }
 

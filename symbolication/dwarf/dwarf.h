@@ -54,8 +54,8 @@ struct sp_index_builder;
 
 /* Gives all that the debug information says of addresses to the builder of an index, with addresses relative to `base`.
  * Works in `threads` threads, the caller's among them, and keeps nothing. Ends with SP_ERROR_CANCELLED soon after
- * *cancel is set. *ret_whole = no split unit was missing. *ret_note: NULL, or what was wrong with some of it; the caller
- * frees it. */
+ * *cancel is set. *ret_whole = no split unit was missing. *ret_note: NULL, or what was wrong with some of it; the
+ * caller frees it. */
 struct sp_error *sp_dwarf_compile(const struct sp_dwarf_files *files, uint64_t base, unsigned threads,
                                   const atomic_bool *cancel, struct sp_index_builder *builder, bool *ret_whole,
                                   char **ret_note);

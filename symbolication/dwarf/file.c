@@ -150,14 +150,15 @@ static void load(struct dw_file *file, enum dw_section_id id, struct dw_section 
 	const struct sp_section *found = name ? sp_object_find_section(file->object, name) : NULL;
 	if (!found || found->no_bits)
 		return;
-	struct sp_error *error = sp_object_section_bytes(file->object, found, &section->data.bytes,
-	                                                 &section->data.size);
+	struct sp_error *error = (id == DW_INFO && !file->split ? sp_object_section_begin : sp_object_section_bytes)(
+	    file->object, found, &section->data.bytes, &section->data.size);
 	if (error) {
 		dw_note(file->dwarf, "%s", error->message);
 		sp_error_destroy(error);
 		section->data = (struct dw_bytes){ 0 };
 		return;
 	}
+	section->growing = id == DW_INFO && !file->split && found->compressed ? found : NULL;
 	grant(file->dwarf, id, section->data.size);
 	if (id == DW_STR || id == DW_LINE_STR) {
 		section->string_size = section->data.size;
@@ -178,6 +179,25 @@ const struct dw_section *dw_section(struct dw_file *file, enum dw_section_id id)
 	}
 	pthread_mutex_unlock(&file->section_lock);
 	return section;
+}
+
+bool dw_info_wait(struct dw_file *file, uint64_t end)
+{
+	const struct dw_section *info = dw_section(file, DW_INFO);
+	if (!info->growing)
+		return true;
+	/* While a thread inflates .debug_info there is time for what will be wanted next. */
+	dw_section(file, DW_ABBREV);
+	dw_section(file, DW_LINE);
+	dw_section(file, DW_LINE_STR);
+	dw_section(file, DW_STR);
+	size_t bytes = end < info->data.size ? (size_t)end : info->data.size;
+	struct sp_error *error = sp_object_section_wait(file->object, info->growing, bytes);
+	if (!error)
+		return true;
+	dw_note(file->dwarf, "%s", error->message);
+	sp_error_destroy(error);
+	return false;
 }
 
 const char *dw_section_string(struct dw_file *file, enum dw_section_id id, uint64_t offset)

@@ -57,7 +57,8 @@ enum dw_section_id {
 struct dw_section {
 	atomic_bool loaded;
 	struct dw_bytes data;
-	size_t string_size; /* strings that start below this end inside the section */
+	size_t string_size;               /* strings that start below this end inside the section */
+	const struct sp_section *growing; /* it is still being inflated: wait before reading; NULL = all is there */
 };
 
 /* What work is paid from; each has its own budget. */
@@ -86,6 +87,8 @@ struct sp_error *dw_file_create(struct sp_dwarf *dwarf, struct sp_object *object
 void dw_file_destroy(struct dw_file *file);
 /* The bytes of a section, empty when it is absent or unreadable (which makes a note). */
 const struct dw_section *dw_section(struct dw_file *file, enum dw_section_id id);
+/* Waits until the first `end` bytes of .debug_info are there. False, and a note, when they can't be read. */
+bool dw_info_wait(struct dw_file *file, uint64_t end);
 /* A string in a string section; NULL when the offset is outside. */
 const char *dw_section_string(struct dw_file *file, enum dw_section_id id, uint64_t offset);
 /* False for the addresses that linkers put where code was dropped, and whatever else is outside of the code. */
@@ -513,6 +516,13 @@ struct dw_name {
 struct sp_error *dw_name_get(struct dw_die die, struct dw_name *ret);
 /* As dw_name_get(), without the cache. */
 struct sp_error *dw_name_find(struct dw_die die, struct dw_name *ret);
+/* The same in two steps, for many names of a unit: first what the DIE and those that it refers to say. True = scopes
+ * belong in front of the name, those around *ret_last. Then these; a walker of the unit makes that fast when it is
+ * taken from one DIE to the next one in the order of the file. It is freed with free(); NULL without memory. */
+struct dw_walker;
+bool dw_name_follow(struct dw_die die, struct dw_name *ret, struct dw_die *ret_last);
+struct sp_error *dw_name_qualify(struct dw_die last, struct dw_walker *walker, struct dw_name *name);
+struct dw_walker *dw_walker_create(const struct dw_unit *unit);
 void dw_names_destroy(struct dw_names *names);
 void dw_scopes_destroy(struct dw_scopes *scopes);
 

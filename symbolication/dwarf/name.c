@@ -144,43 +144,75 @@ struct chain {
 	size_t count;
 };
 
-/* Walks down to a DIE. False when it is not there or too deep. */
-static bool walk_to(const struct dw_unit *unit, uint64_t die, struct chain *ret)
+/* Goes down a unit, to one DIE after the other. */
+struct dw_walker {
+	const struct dw_unit *unit;
+	struct sp_cursor c;
+	struct chain chain;         /* the scopes around it */
+	size_t depth;               /* of the open DIEs */
+	bool is_open[DW_MAX_DEPTH]; /* by level: is it a scope? */
+};
+
+static void walker_init(struct dw_walker *walker, const struct dw_unit *unit)
 {
-	struct sp_cursor c = dw_unit_cursor(unit, unit->first_die);
-	bool is_open[DW_MAX_DEPTH]; /* is the level a scope? */
-	size_t depth = 0;
-	ret->count = 0;
-	while (c.at < c.end) {
-		dw_step_over(unit->abbrevs, &c);
-		uint32_t start = (uint32_t)sp_cursor_offset(&c);
-		if (start >= die || c.at == c.end)
+	walker->unit = unit;
+	walker->c = dw_unit_cursor(unit, unit->first_die);
+	walker->chain.count = 0;
+	walker->depth = 0;
+}
+
+struct dw_walker *dw_walker_create(const struct dw_unit *unit)
+{
+	struct dw_walker *walker = malloc(sizeof(*walker));
+	if (walker)
+		walker_init(walker, unit);
+	return walker;
+}
+
+/* Enters a DIE with children, or skips them when `die` is behind them. False when it is too deep. */
+static bool walk_over(struct dw_walker *walker, const struct dw_abbrev *abbrev, uint32_t start, uint64_t die)
+{
+	struct sp_cursor *c = &walker->c;
+	if (abbrev->flags & DW_ABBREV_CHILDREN) {
+		uint32_t end = end_of_children(*c, walker->unit, abbrev);
+		if (end && end <= die) {
+			c->at = c->start + end;
+			return true;
+		}
+		if (walker->depth == DW_MAX_DEPTH)
+			return false;
+		bool scope = is_scope(abbrev->tag);
+		walker->is_open[walker->depth++] = scope;
+		if (scope)
+			walker->chain.scopes[walker->chain.count++] = start;
+	}
+	dw_skip_attributes(c, walker->unit, walker->unit->abbrevs, abbrev);
+	return true;
+}
+
+/* Goes on to a DIE. False when it is not there, too deep, or was passed already. */
+static bool walk_to(struct dw_walker *walker, uint64_t die)
+{
+	struct sp_cursor *c = &walker->c;
+	while (c->at < c->end) {
+		dw_step_over(walker->unit->abbrevs, c);
+		uint32_t start = (uint32_t)sp_cursor_offset(c);
+		if (start >= die || c->at == c->end)
 			break;
-		uint64_t code = sp_cursor_uleb(&c);
+		uint64_t code = sp_cursor_uleb(c);
 		if (!code) {
-			if (!depth)
+			if (!walker->depth)
 				break;
-			ret->count -= is_open[--depth];
+			walker->chain.count -= walker->is_open[--walker->depth];
 			continue;
 		}
-		const struct dw_abbrev *abbrev = dw_abbrev_find(unit->abbrevs, code);
-		if (!abbrev)
+		const struct dw_abbrev *abbrev = dw_abbrev_find(walker->unit->abbrevs, code);
+		if (!abbrev || !walk_over(walker, abbrev, start, die)) {
+			sp_cursor_fail(c);
 			break;
-		if (abbrev->flags & DW_ABBREV_CHILDREN) {
-			uint32_t end = end_of_children(c, unit, abbrev);
-			if (end && end <= die) {
-				c.at = c.start + end;
-				continue;
-			}
-			if (depth == DW_MAX_DEPTH)
-				return false;
-			is_open[depth] = is_scope(abbrev->tag);
-			if (is_open[depth++])
-				ret->scopes[ret->count++] = start;
 		}
-		dw_skip_attributes(&c, unit, unit->abbrevs, abbrev);
 	}
-	return !c.bad && sp_cursor_offset(&c) == die;
+	return !c->bad && sp_cursor_offset(c) == die;
 }
 
 /* What is being made. */
@@ -335,12 +367,23 @@ static struct sp_error *look_up_scopes(struct dw_die die, struct chain *ret)
 	return NULL;
 }
 
-static struct sp_error *find_scopes(struct dw_die die, struct chain *ret)
+/* `walker` may be NULL, of another unit, or too far on. */
+static struct sp_error *find_scopes(struct dw_die die, struct dw_walker *walker, struct chain *ret)
 {
-	if (!atomic_load_explicit(&die.unit->scopes, memory_order_relaxed) &&
-	    atomic_fetch_add_explicit(&die.unit->qualified, 1, memory_order_relaxed) < MAX_WALKS &&
-	    walk_to(die.unit, die.offset, ret))
+	if (walker && walker->unit == die.unit && walk_to(walker, die.offset)) {
+		ret->count = walker->chain.count;
+		memcpy(ret->scopes, walker->chain.scopes, ret->count * sizeof(*ret->scopes));
 		return NULL;
+	}
+	if (!atomic_load_explicit(&die.unit->scopes, memory_order_relaxed) &&
+	    atomic_fetch_add_explicit(&die.unit->qualified, 1, memory_order_relaxed) < MAX_WALKS) {
+		struct dw_walker own;
+		walker_init(&own, die.unit);
+		if (walk_to(&own, die.offset)) {
+			*ret = own.chain;
+			return NULL;
+		}
+	}
 	return look_up_scopes(die, ret);
 }
 
@@ -415,7 +458,7 @@ static bool is_flat(const struct dw_unit *unit)
 }
 
 /* Puts the scopes in front of a name. A scope whose name is in another unit goes on there. */
-static struct sp_error *qualify(struct dw_die die, struct dw_name *name)
+struct sp_error *dw_name_qualify(struct dw_die die, struct dw_walker *walker, struct dw_name *name)
 {
 	char buffer[DW_MAX_NAME];
 	size_t at = sizeof(buffer);
@@ -424,7 +467,7 @@ static struct sp_error *qualify(struct dw_die die, struct dw_name *name)
 		return NULL;
 	bool moved = true;
 	for (unsigned i = 0; i < DW_MAX_REFERENCES && moved; i++) {
-		struct sp_error *error = find_scopes(die, &chain);
+		struct sp_error *error = find_scopes(die, walker, &chain);
 		if (error)
 			return error;
 		moved = false;
@@ -441,12 +484,18 @@ static struct sp_error *qualify(struct dw_die die, struct dw_name *name)
 	return name->name ? NULL : sp_error_no_memory();
 }
 
+bool dw_name_follow(struct dw_die die, struct dw_name *ret, struct dw_die *ret_last)
+{
+	*ret_last = die;
+	*ret = (struct dw_name){ 0 };
+	follow(die, ret, ret_last);
+	return !ret->linkage && ret->name;
+}
+
 struct sp_error *dw_name_find(struct dw_die die, struct dw_name *ret)
 {
-	struct dw_die last = die;
-	*ret = (struct dw_name){ 0 };
-	follow(die, ret, &last);
-	return ret->linkage || !ret->name ? NULL : qualify(last, ret);
+	struct dw_die last;
+	return dw_name_follow(die, ret, &last) ? dw_name_qualify(last, NULL, ret) : NULL;
 }
 
 /* ---- The cache ---- */

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#define MAX_HEADER 64 /* bytes of a header, at most */
+
 struct header {
 	uint64_t end; /* offset of the next unit, from where the cursor began */
 	uint64_t abbrev_offset;
@@ -167,7 +169,9 @@ static struct sp_error *unit_create(struct dw_file *file, bool in_types, uint64_
 	c.big_endian = file->big_endian;
 	sp_cursor_seek(&c, offset);
 	struct header header;
-	if (c.bad || !read_header(&c, in_types, &header))
+	bool waits = !part && !in_types;
+	if (c.bad || (waits && !dw_info_wait(file, offset + MAX_HEADER)) || !read_header(&c, in_types, &header) ||
+	    (waits && !dw_info_wait(file, offset + header.end)))
 		return sp_error_create(SP_ERROR_FORMAT, "section %s: no unit at 0x%llx that can be read", section_name,
 		                       (unsigned long long)offset);
 	if (header.end > DW_MAX_UNIT)
@@ -259,6 +263,8 @@ static bool list_section(struct dw_file *file, bool in_types, entries *list)
 {
 	struct dw_bytes bytes = dw_section(file, in_types ? DW_TYPES : DW_INFO)->data;
 	uint64_t offset = 0;
+	if (!in_types && !dw_info_wait(file, bytes.size))
+		return true;
 	while (offset < bytes.size) {
 		struct sp_cursor c = sp_cursor_init(bytes.bytes, bytes.size);
 		c.big_endian = file->big_endian;

@@ -122,7 +122,7 @@ struct sp_error *sp_index_pack(const struct sp_index_strings *strings, const uin
 	size_t blocks = count / SP_INDEX_STRINGS_PER_BLOCK;
 	size_t half = helper ? blocks / 2 * SP_INDEX_STRINGS_PER_BLOCK : count;
 	struct batch first = { .strings = strings, .numbers = numbers, .count = half };
-	struct batch second = { .strings = strings, .numbers = numbers + half, .count = count - half };
+	struct batch second = { .strings = strings, .numbers = half ? numbers + half : numbers, .count = count - half };
 	pthread_t thread;
 	bool started = second.count && pthread_create(&thread, NULL, pack_batch, &second) == 0;
 	pack_batch(&first);

@@ -416,6 +416,7 @@ const struct sp_object_format sp_elf_format = {
 	.open = elf_open,
 	.close = elf_close,
 	.make_bytes = sp_elf_make_bytes,
+	.find_stream = sp_elf_find_stream,
 	.symbols = sp_elf_symbols,
 	.functions = sp_eh_frame_functions,
 };

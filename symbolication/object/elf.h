@@ -138,6 +138,7 @@ struct sp_error *sp_elf_read_dynamic(struct sp_object *object);
 struct sp_error *sp_elf_layout(struct sp_object *object);
 /* elf_sections.c: the bytes of a section, inflated and relocated. */
 struct sp_error *sp_elf_make_bytes(struct sp_object *object, size_t at, uint8_t **ret, size_t *ret_size);
+bool sp_elf_find_stream(struct sp_object *object, size_t at, struct sp_cursor *ret, size_t *ret_size);
 /* Applies the relocations for section `at` to its bytes; entries that cannot be applied are left alone. */
 struct sp_error *sp_elf_relocate(struct sp_object *object, size_t at, uint8_t *bytes, size_t size);
 /* elf_symbols.c, elf_plt.c */

@@ -34,6 +34,32 @@ static struct sp_error *compression_header(const struct sp_object *object, size_
 	return NULL;
 }
 
+/* The size that a section says it has when inflated, unless that cannot be. */
+static struct sp_error *check_size(uint64_t size, size_t stored)
+{
+	if (size > SP_SECTION_LIMIT || size > SIZE_MAX || size / SP_SECTION_RATIO > stored)
+		return sp_error_create(SP_ERROR_LIMIT, "%llu bytes cannot have been compressed to %zu",
+		                       (unsigned long long)size, stored);
+	return NULL;
+}
+
+bool sp_elf_find_stream(struct sp_object *object, size_t at, struct sp_cursor *ret, size_t *ret_size)
+{
+	enum sp_compression kind = SP_COMPRESSION_ZLIB;
+	uint64_t size = 0;
+	if (!object->sections[at].compressed || sp_elf(object)->sections[at].relocations)
+		return false;
+	struct sp_error *error = sp_object_stored_bytes(object, &object->sections[at], ret);
+	if (!error)
+		error = compression_header(object, at, ret, &kind, &size);
+	if (!error)
+		error = check_size(size, sp_cursor_left(ret));
+	bool found = !error && kind == SP_COMPRESSION_ZLIB;
+	sp_error_destroy(error); /* sp_elf_make_bytes() will say it */
+	*ret_size = (size_t)size;
+	return found;
+}
+
 static struct sp_error *inflate_section(const struct sp_object *object, size_t at, struct sp_cursor bytes,
                                         uint8_t **ret, size_t *ret_size)
 {
@@ -43,9 +69,9 @@ static struct sp_error *inflate_section(const struct sp_object *object, size_t a
 	if (error)
 		return error;
 	size_t stored = sp_cursor_left(&bytes);
-	if (size > SP_SECTION_LIMIT || size > SIZE_MAX || size / SP_SECTION_RATIO > stored)
-		return sp_error_create(SP_ERROR_LIMIT, "%llu bytes cannot have been compressed to %zu",
-		                       (unsigned long long)size, stored);
+	error = check_size(size, stored);
+	if (error)
+		return error;
 	uint8_t *buffer = malloc(size ? (size_t)size : 1);
 	if (!buffer)
 		return sp_error_no_memory();

@@ -12,6 +12,7 @@ static void lazy_destroy(struct sp_lazy_bytes *lazy)
 {
 	if (!lazy)
 		return;
+	sp_stream_destroy(atomic_load(&lazy->stream));
 	free(lazy->bytes);
 	sp_error_destroy(lazy->error);
 	pthread_mutex_destroy(&lazy->lock);
@@ -238,10 +239,21 @@ struct sp_error *sp_object_stored_bytes(const struct sp_object *object, const st
 	return NULL;
 }
 
+static struct sp_error *prefix(const struct sp_object *object, size_t at, struct sp_error *error)
+{
+	return error ? sp_error_prefix(error, "cannot read %s: section %s", object->name, object->sections[at].name)
+	             : NULL;
+}
+
 /* The first caller makes the bytes, others wait for it. A lack of memory is not kept: the next caller tries again. */
 static struct sp_error *lazy_get(struct sp_object *object, size_t at, const uint8_t **ret, size_t *ret_size)
 {
 	struct sp_lazy_bytes *lazy = object->lazy[at];
+	struct sp_stream *stream = atomic_load_explicit(&lazy->stream, memory_order_acquire);
+	if (stream) {
+		*ret = sp_stream_bytes(stream, ret_size);
+		return prefix(object, at, sp_stream_wait(stream, *ret_size));
+	}
 	if (!atomic_load_explicit(&lazy->ready, memory_order_acquire)) {
 		pthread_mutex_lock(&lazy->lock);
 		if (!atomic_load_explicit(&lazy->ready, memory_order_relaxed)) {
@@ -277,6 +289,49 @@ struct sp_error *sp_object_section_bytes(struct sp_object *object, const struct 
 	*ret = bytes.start;
 	*ret_size = sp_cursor_left(&bytes);
 	return NULL;
+}
+
+/* Begins to inflate a section in the background when that is worth it; NULL = it is not, or cannot be. */
+static struct sp_stream *get_stream(struct sp_object *object, size_t at)
+{
+	struct sp_lazy_bytes *lazy = object->lazy[at];
+	struct sp_stream *stream = atomic_load_explicit(&lazy->stream, memory_order_acquire);
+	struct sp_cursor in;
+	size_t size;
+	if (stream || atomic_load_explicit(&lazy->ready, memory_order_acquire) || !object->format->find_stream)
+		return stream;
+	pthread_mutex_lock(&lazy->lock);
+	stream = atomic_load_explicit(&lazy->stream, memory_order_relaxed);
+	if (!stream && !atomic_load_explicit(&lazy->ready, memory_order_relaxed) &&
+	    object->format->find_stream(object, at, &in, &size) && size >= SP_STREAM_LEAST) {
+		struct sp_error *error = sp_stream_create(in.at, sp_cursor_left(&in), size, &stream);
+		if (!error) {
+			atomic_fetch_add(&object->memory, size);
+			atomic_store_explicit(&lazy->stream, stream, memory_order_release);
+		}
+		sp_error_destroy(error);
+	}
+	pthread_mutex_unlock(&lazy->lock);
+	return stream;
+}
+
+struct sp_error *sp_object_section_begin(struct sp_object *object, const struct sp_section *section,
+                                         const uint8_t **ret, size_t *ret_size)
+{
+	size_t at = (size_t)(section - object->sections);
+	struct sp_stream *stream = object->lazy[at] ? get_stream(object, at) : NULL;
+	if (!stream)
+		return sp_object_section_bytes(object, section, ret, ret_size);
+	*ret = sp_stream_bytes(stream, ret_size);
+	return NULL;
+}
+
+struct sp_error *sp_object_section_wait(struct sp_object *object, const struct sp_section *section, size_t end)
+{
+	size_t at = (size_t)(section - object->sections);
+	struct sp_lazy_bytes *lazy = object->lazy[at];
+	struct sp_stream *stream = lazy ? atomic_load_explicit(&lazy->stream, memory_order_acquire) : NULL;
+	return stream ? prefix(object, at, sp_stream_wait(stream, end)) : NULL;
 }
 
 /* Clips [address, address + *size) to a range that is loaded from `file_size` bytes at `file_offset`. */

@@ -99,6 +99,11 @@ const struct sp_section *sp_object_find_section(const struct sp_object *object, 
  * plausible for the stored size, and 4 GiB. */
 struct sp_error *sp_object_section_bytes(struct sp_object *object, const struct sp_section *section,
                                          const uint8_t **ret, size_t *ret_size);
+/* As section_bytes(), but where a large section has to be inflated for it, that only begins: the bytes below an offset
+ * are there after section_wait() for it, those above may change. section_bytes() waits for all. */
+struct sp_error *sp_object_section_begin(struct sp_object *object, const struct sp_section *section,
+                                         const uint8_t **ret, size_t *ret_size);
+struct sp_error *sp_object_section_wait(struct sp_object *object, const struct sp_section *section, size_t end);
 /* File bytes of [address, address + size) of the loaded image; fewer when they end; NOT inflated. */
 const uint8_t *sp_object_image_bytes(const struct sp_object *object, uint64_t address, size_t *size);
 

@@ -9,6 +9,7 @@
 #include "common/cursor.h"
 #include "common/file.h"
 #include "symbolication/object/object.h"
+#include "symbolication/object/stream.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,10 +23,11 @@
 /* The bytes of a section that must be made (inflated, relocated) before use; made once. */
 struct sp_lazy_bytes {
 	pthread_mutex_t lock;
-	atomic_bool ready;      /* set after the other fields */
-	uint8_t *bytes;         /* owned; NULL when making them failed */
-	size_t size;            /* of `bytes` */
-	struct sp_error *error; /* owned; why it failed */
+	atomic_bool ready;                  /* set after the other fields */
+	uint8_t *bytes;                     /* owned; NULL when making them failed */
+	size_t size;                        /* of `bytes` */
+	struct sp_error *error;             /* owned; why it failed */
+	_Atomic(struct sp_stream *) stream; /* owned; makes them in the background instead; NULL = none */
 };
 
 struct sp_object_format {
@@ -35,6 +37,9 @@ struct sp_object_format {
 	void (*close)(struct sp_object *object);
 	/* Makes the bytes of section `at`, which has a lazy part; a buffer of malloc(). */
 	struct sp_error *(*make_bytes)(struct sp_object *object, size_t at, uint8_t **ret, size_t *ret_size);
+	/* Gives the zlib stream that section `at` is, when that alone makes its bytes, and their number; false for all
+	 * others. May be NULL. */
+	bool (*find_stream)(struct sp_object *object, size_t at, struct sp_cursor *ret, size_t *ret_size);
 	struct sp_error *(*symbols)(struct sp_object *object, struct sp_symbols *ret);
 	struct sp_error *(*functions)(struct sp_object *object, struct sp_function_range **ret, size_t *ret_count);
 };
