@@ -393,3 +393,28 @@ struct sp_error *spsym_code(struct spsym_module *module, uint64_t address, void 
 	*ret_size = size;
 	return NULL;
 }
+
+struct sp_error *spsym_discriminators(struct spsym_module *module, const uint64_t *addresses, size_t count,
+                                      uint32_t *ret)
+{
+	struct sp_error *error = sp_module_need_dwarf(module);
+	uint64_t *svmas = malloc((count + 1) * sizeof(*svmas));
+	uint32_t *found = malloc((count + 1) * sizeof(*found));
+	struct sp_keyed *order = malloc((count + 1) * sizeof(*order));
+	memset(ret, 0, count * sizeof(*ret));
+	for (size_t i = 0; i < count && order; i++)
+		order[i] = (struct sp_keyed){ module->found.debug->info.base + addresses[i], i };
+	if (!error && (!svmas || !found || !order || !sp_sort_keyed(order, count)))
+		error = sp_error_no_memory();
+	if (!error && module->dwarf) {
+		for (size_t i = 0; i < count; i++)
+			svmas[i] = order[i].key;
+		error = sp_dwarf_discriminators(module->dwarf, svmas, count, found);
+		for (size_t i = 0; i < count && !error; i++)
+			ret[order[i].value] = found[i];
+	}
+	free(svmas);
+	free(found);
+	free(order);
+	return error;
+}

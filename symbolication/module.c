@@ -32,6 +32,7 @@ void sp_module_destroy(struct spsym_module *module)
 	sp_module_index_deinit(module);
 	sp_dwarf_destroy(module->dwarf);
 	free(module->dwarf_error);
+	sp_parts_deinit(&module->parts);
 	for (size_t i = 0; i < module->dwos.count; i++)
 		sp_symbol_file_destroy(module->dwos.items[i]);
 	sp_vector_deinit(&module->dwos);
@@ -76,6 +77,7 @@ size_t sp_module_memory(struct spsym_module *module)
 	                file_memory(found->package);
 	if (found->binary != found->debug)
 		memory += file_memory(found->binary);
+	memory += sp_parts_memory(&module->parts);
 	if (module->names)
 		memory += sp_names_memory(module->names);
 	if (atomic_load_explicit(&module->table_ready, memory_order_acquire)) {

@@ -50,8 +50,20 @@ struct sp_module_index {
 
 #define SP_MODULE_LISTS 3
 
+/* parts.c: what spsym_segments() and the like give; each made on first use, guarded by the module's lock. */
+struct sp_parts {
+	struct spsym_segment *segments; /* owned */
+	struct spsym_section *sections; /* owned */
+	struct spsym_raw_symbol *raw;   /* owned */
+	size_t segment_count, section_count, raw_count;
+	atomic_bool segments_ready, sections_ready, raw_ready; /* set last */
+};
+void sp_parts_deinit(struct sp_parts *parts);
+size_t sp_parts_memory(const struct sp_parts *parts);
+
 struct spsym_module {
 	struct spsym_context *context;
+	struct sp_parts parts;
 	struct sp_registration registration;
 	struct spsym_file_info info;
 	struct sp_found found;

@@ -2,6 +2,8 @@
  * one; the old ones, together smaller than the new one, are kept for readers that are still in them. */
 #include "symbolication/names.h"
 
+#include "spsym.h"
+
 #include "common/intern.h"
 #include "symbolication/demangle/demangle.h"
 
@@ -180,4 +182,21 @@ const char *sp_names_readable(struct sp_names *names, const char *name)
 size_t sp_names_memory(const struct sp_names *names)
 {
 	return atomic_load(&names->memory);
+}
+
+struct sp_error *spsym_demangle(const char *name, enum spsym_demangle_style style, char **ret)
+{
+	static const enum sp_demangle_style styles[] = { SP_DEMANGLE_PLAIN, SP_DEMANGLE_BINUTILS, SP_DEMANGLE_LLVM };
+	struct sp_buffer text = { 0 };
+	*ret = NULL;
+	if (!sp_demangle_as(name, styles[style], &text)) {
+		free(text.bytes);
+		return NULL;
+	}
+	struct sp_error *error = sp_buffer_write(&text, "", 1);
+	if (error)
+		free(text.bytes);
+	else
+		*ret = text.bytes;
+	return error;
 }

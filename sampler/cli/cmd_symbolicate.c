@@ -2,6 +2,7 @@
  * symbolicated one; and, asked so or called so, what addr2line and llvm-symbolizer would print. */
 #include "sampler/cli/cli.h"
 #include "sampler/cli/lines.h"
+#include "sampler/cli/peers.h"
 
 #include "common/json.h"
 #include "common/vector.h"
@@ -246,6 +247,9 @@ static struct sp_error *symbolicate_profile(struct symbolicate *s, const char *p
 
 static struct sp_error *symbolicate(struct symbolicate *s)
 {
+	if (sp_option_given(&s->parsed, "addr2line") || sp_option_given(&s->parsed, "llvm-symbolizer"))
+		return sp_error_create(SP_ERROR_USAGE,
+		                       "--addr2line and --llvm-symbolizer stand right behind 'symbolicate'");
 	if (!s->parsed.operand_count)
 		return sp_error_create(SP_ERROR_USAGE, "sp symbolicate takes a file (see 'sp symbolicate --help')");
 	s->json = sp_option_given(&s->parsed, "json");
@@ -260,10 +264,23 @@ static struct sp_error *symbolicate(struct symbolicate *s)
 	return symbolicate_addresses(s, path);
 }
 
+/* --addr2line and --llvm-symbolizer as the first word: what follows is in those tools' language. */
+static bool run_peer(int argc, char **argv, int *ret_status)
+{
+	bool addr2line = !strcmp(argv[0], "--addr2line");
+	if (!addr2line && strcmp(argv[0], "--llvm-symbolizer") != 0)
+		return false;
+	argv[0] += 2;
+	*ret_status = addr2line ? sp_peer_addr2line(argc, argv) : sp_peer_llvm_symbolizer(argc, argv, false);
+	return true;
+}
+
 int sp_cmd_symbolicate(int argc, char **argv)
 {
 	struct symbolicate s = { 0 };
 	int status = 0;
+	if (argc > 1 && run_peer(argc - 1, argv + 1, &status))
+		return status;
 	if (!sp_cli_parse("symbolicate", argc, argv, SP_EXIT_USAGE, &s.parsed, &status)) {
 		struct sp_error *error = symbolicate(&s);
 		if (error)

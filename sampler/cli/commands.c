@@ -152,6 +152,9 @@ static const struct sp_option symbolicate_options[] = {
 	OPTION_FLAG('r', "relative", "Addresses count from the file's base, as in profiles, not as nm prints them"),
 	OPTION_FLAG('j', "json", "One JSON object a line for each address"),
 	OPTION_PATH('o', "output", "FILE", "Where the copy of a profile goes", SP_COMPLETE_FILE),
+	OPTION_FLAG(0, "addr2line",
+	            "As the first option: take the options and input of GNU addr2line, and answer as it does"),
+	OPTION_FLAG(0, "llvm-symbolizer", "As the first option: likewise for llvm-symbolizer"),
 	SYMBOL_OPTIONS,
 };
 

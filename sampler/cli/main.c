@@ -1,6 +1,7 @@
 /* sp: the command. Finds the subcommand and hands over. */
 #include "sampler/cli/cli.h"
 #include "sampler/cli/mapped_files.h"
+#include "sampler/cli/peers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,10 +10,8 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } runners[] = {
-	{ "record", sp_cmd_record },
-	{ "load", sp_cmd_load },
-	{ "import", sp_cmd_import },
-	{ "setup", sp_cmd_setup },
+	{ "record", sp_cmd_record },           { "load", sp_cmd_load },
+	{ "import", sp_cmd_import },           { "setup", sp_cmd_setup },
 	{ "symbolicate", sp_cmd_symbolicate },
 };
 
@@ -32,6 +31,10 @@ static int help(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+	int status;
+	sp_mapped_files_guard();
+	if (sp_peer_by_name(argc, argv, &status))
+		return status;
 	if (argc < 2) {
 		sp_help_overview(stderr);
 		return SP_EXIT_USAGE;
@@ -43,7 +46,6 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h"))
 		return help(argc - 1, argv + 1);
-	sp_mapped_files_guard();
 	for (size_t i = 0; i < sizeof(runners) / sizeof(runners[0]); i++) {
 		if (!strcmp(runners[i].name, name))
 			return runners[i].run(argc - 1, argv + 1);

@@ -20,7 +20,6 @@
 #include <string.h>
 
 enum {
-	STYLE = DMGL_PARAMS | DMGL_ANSI | DMGL_RET_DROP,
 	SAFE_LENGTH = 1024, /* what libiberty takes with its limit on */
 	/* Stack for longer names: measured at most 700 bytes a character, for nested templates. */
 	STACK_BASE = 1 << 20,
@@ -83,12 +82,21 @@ static void run_long_itanium(struct job *job, size_t length)
 	pthread_attr_destroy(&attributes);
 }
 
+/* Whether a name can be one of Rust's; LLVM takes the older ones for C++. */
+static bool may_be_rust(const char *name, enum sp_demangle_style style)
+{
+	if (name[0] != '_')
+		return false;
+	return name[1] == 'R' || (name[1] == 'Z' && name[2] == 'N' && style != SP_DEMANGLE_LLVM);
+}
+
 /* `name` is NUL-terminated at `length`. */
-static bool demangle_plain(const char *name, size_t length, struct sp_buffer *out)
+static bool demangle_plain(const char *name, size_t length, enum sp_demangle_style style, struct sp_buffer *out)
 {
 	size_t before = out->size;
-	struct job job = { .name = name, .options = STYLE, .out = out, .limit = before + SP_DEMANGLE_OUTPUT_LIMIT };
-	if (name[0] == '_' && (name[1] == 'R' || (name[1] == 'Z' && name[2] == 'N'))) {
+	int options = DMGL_PARAMS | DMGL_ANSI | (style == SP_DEMANGLE_PLAIN ? DMGL_RET_DROP : 0);
+	struct job job = { .name = name, .options = options, .out = out, .limit = before + SP_DEMANGLE_OUTPUT_LIMIT };
+	if (may_be_rust(name, style)) {
 		run_rust(&job);
 		if (job.done && !job.failed)
 			return true;
@@ -104,12 +112,19 @@ static bool demangle_plain(const char *name, size_t length, struct sp_buffer *ou
 			return true;
 		out->size = before;
 	}
+	if (style != SP_DEMANGLE_PLAIN)
+		return false;
 	if (strncmp(name, "_D", 2) == 0 && sp_demangle_d(name, length, out))
 		return true;
 	return sp_demangle_ocaml(name, length, out);
 }
 
 bool sp_demangle(const char *name, struct sp_buffer *out)
+{
+	return sp_demangle_as(name, SP_DEMANGLE_PLAIN, out);
+}
+
+bool sp_demangle_as(const char *name, enum sp_demangle_style style, struct sp_buffer *out)
 {
 	if (name[0] != '_' && name[0] != 'c')
 		return false;
@@ -118,14 +133,14 @@ bool sp_demangle(const char *name, struct sp_buffer *out)
 		return false;
 	const char *suffix = memchr(name, '@', length);
 	if (!suffix)
-		return demangle_plain(name, length, out);
+		return demangle_plain(name, length, style, out);
 	size_t before = out->size, plain_length = (size_t)(suffix - name);
 	char *plain = malloc(plain_length + 1);
 	if (!plain)
 		return false;
 	memcpy(plain, name, plain_length);
 	plain[plain_length] = 0;
-	bool ok = demangle_plain(plain, plain_length, out);
+	bool ok = demangle_plain(plain, plain_length, style, out);
 	free(plain);
 	struct sp_error *error = ok ? sp_buffer_write(out, suffix, strlen(suffix)) : NULL;
 	if (error) {

@@ -16,4 +16,9 @@
  * readable form is over the output limit: then the name itself is the best there is. Thread-safe. */
 bool sp_demangle(const char *name, struct sp_buffer *out);
 
+/* As sp_demangle(), as other tools do: C++ with return types and Rust only. LLVM's spelling of C++ names differs in
+ * more, which is not made here. */
+enum sp_demangle_style { SP_DEMANGLE_PLAIN, SP_DEMANGLE_BINUTILS, SP_DEMANGLE_LLVM };
+bool sp_demangle_as(const char *name, enum sp_demangle_style style, struct sp_buffer *out);
+
 #endif

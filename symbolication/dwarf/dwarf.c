@@ -377,3 +377,38 @@ struct sp_error *sp_dwarf_lookup(struct sp_dwarf *dwarf, const uint64_t *address
 		*ret_note = atomic_load_explicit(&dwarf->note, memory_order_acquire);
 	return error;
 }
+
+/* ---- Discriminators ---- */
+
+struct sp_error *sp_dwarf_discriminators(struct sp_dwarf *dwarf, const uint64_t *addresses, size_t count, uint32_t *ret)
+{
+	struct search search = { .dwarf = dwarf };
+	const struct dw_unit *unit = NULL; /* that `lines` is of */
+	struct dw_lines *lines = NULL;
+	struct sp_error *error = NULL;
+	/* In sorted order hardly a table is decoded twice; of tables that overlap, the work is limited. */
+	uint64_t work = dw_section(dwarf->main, DW_LINE)->data.size * 16;
+	for (size_t i = 0; i < count && !error; i++) {
+		struct match match = { 0 };
+		struct dw_place place;
+		ret[i] = 0;
+		error = find_match(&search, addresses[i], &match);
+		if (error || !match.has_place)
+			continue;
+		if (match.unit != unit) {
+			dw_lines_destroy(lines);
+			lines = NULL;
+			unit = match.unit;
+			if (work)
+				error = dw_discriminators_create(match.unit, &lines);
+			uint64_t done = lines ? lines->row_count + 1 : 1;
+			work = done < work ? work - done : 0;
+		}
+		if (lines && dw_lines_find(lines, addresses[i], &place))
+			ret[i] = place.column;
+	}
+	dw_lines_destroy(lines);
+	sp_vector_deinit(&search.ids);
+	sp_vector_deinit(&search.frames);
+	return error;
+}

@@ -50,6 +50,11 @@ struct sp_error *sp_dwarf_lookup(struct sp_dwarf *dwarf, const uint64_t *address
                                  void (*emit)(void *context, size_t index, const struct sp_dwarf_answer *answer),
                                  void *context, const char **ret_note);
 
+/* The discriminators of the rows that cover addresses, 0 = none. Line tables are decoded anew for it: it is for tools
+ * that print them, not for speed. Ascending addresses take the least time. */
+struct sp_error *sp_dwarf_discriminators(struct sp_dwarf *dwarf, const uint64_t *addresses, size_t count,
+                                         uint32_t *ret);
+
 struct sp_index_builder;
 
 /* Gives all that the debug information says of addresses to the builder of an index, with addresses relative to `base`.

@@ -447,6 +447,8 @@ struct dw_place {
 struct sp_error *dw_lines_get(struct dw_unit *unit, const struct dw_lines **ret);
 /* As dw_lines_get(), but the table is the caller's. */
 struct sp_error *dw_lines_create(struct dw_unit *unit, struct dw_lines **ret);
+/* As dw_lines_create(), with discriminators in the place of columns. NULL when there is no table. */
+struct sp_error *dw_discriminators_create(struct dw_unit *unit, struct dw_lines **ret);
 void dw_lines_destroy(struct dw_lines *lines);
 /* What an item of `places` says. */
 void dw_lines_unpack(const struct dw_lines *lines, uint64_t packed, struct dw_place *ret);

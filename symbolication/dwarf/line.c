@@ -57,6 +57,7 @@ struct builder {
 	bool backwards; /* a row's address is below the one before: the sequence is read again into `rows` */
 	bool collect;
 	SP_VECTOR(struct row) rows;
+	bool discriminators; /* they stand in the place of columns */
 	bool no_memory;
 };
 
@@ -209,6 +210,21 @@ static void define_file(struct builder *b, struct sp_cursor *c)
 		b->no_memory = true;
 }
 
+static inline void set_column(struct state *s, uint32_t column)
+{
+	s->column = column;
+	s->place = pack_rest(s->file, column);
+}
+
+/* A discriminator is of one row. */
+static inline bool emit_row(struct builder *b, struct state *s)
+{
+	bool ended = emit(b, s);
+	if (b->discriminators)
+		set_column(s, 0);
+	return ended;
+}
+
 /* Returns true at the end of a sequence, which it makes. */
 static bool extended(struct builder *b, struct sp_cursor *c, struct state *s)
 {
@@ -233,6 +249,10 @@ static bool extended(struct builder *b, struct sp_cursor *c, struct state *s)
 		break;
 	case DW_LNE_define_file:
 		define_file(b, &sub);
+		break;
+	case DW_LNE_set_discriminator:
+		if (b->discriminators)
+			set_column(s, (uint32_t)sp_cursor_uleb(&sub));
 		break;
 	default:
 		break;
@@ -265,12 +285,13 @@ static bool run_sequence(const struct header *h, struct builder *b, struct sp_cu
 	struct state s = { .file = 1, .line = 1, .dead = !dw_is_code(b->code, 0), .place = pack_rest(1, 0) };
 	const unsigned opcode_base = h->opcode_base;
 	bool ended = false;
+	uint32_t column;
 	while (c.at < c.end && !ended) {
 		unsigned opcode = *c.at++;
 		if (opcode >= opcode_base) {
 			advance(h, &s, special[opcode].advance);
 			s.line += (uint32_t)special[opcode].line;
-			ended = emit(b, &s);
+			ended = emit_row(b, &s);
 			continue;
 		}
 		switch (opcode) {
@@ -280,7 +301,7 @@ static bool run_sequence(const struct header *h, struct builder *b, struct sp_cu
 			c = *program;
 			break;
 		case DW_LNS_copy:
-			ended = emit(b, &s);
+			ended = emit_row(b, &s);
 			break;
 		case DW_LNS_advance_pc:
 			advance(h, &s, short_uleb(&c));
@@ -293,8 +314,9 @@ static bool run_sequence(const struct header *h, struct builder *b, struct sp_cu
 			s.place = pack_rest(s.file, s.column);
 			break;
 		case DW_LNS_set_column:
-			s.column = (uint32_t)short_uleb(&c);
-			s.place = pack_rest(s.file, s.column);
+			column = (uint32_t)short_uleb(&c);
+			if (!b->discriminators)
+				set_column(&s, column);
 			break;
 		case DW_LNS_const_add_pc:
 			advance(h, &s, special[255].advance);
@@ -513,7 +535,7 @@ static size_t lines_memory(const struct dw_lines *lines)
 	       lines->folder_count * sizeof(*lines->folders) + lines->file_count * sizeof(*lines->files);
 }
 
-static struct sp_error *lines_create(struct dw_unit *unit, struct dw_lines **ret)
+static struct sp_error *lines_create(struct dw_unit *unit, bool discriminators, struct dw_lines **ret)
 {
 	struct dw_bytes bytes = dw_section(unit->file, DW_LINE)->data;
 	struct sp_cursor c = sp_cursor_init(bytes.bytes, bytes.size);
@@ -523,13 +545,13 @@ static struct sp_error *lines_create(struct dw_unit *unit, struct dw_lines **ret
 	if (c.bad || !read_header(&c, &header))
 		return sp_error_create(SP_ERROR_FORMAT, "section .debug_line: no table at 0x%llx that can be read",
 		                       (unsigned long long)unit->lines_offset);
-	if (!dw_spend(unit->file->dwarf, DW_WORK_LINES, sp_cursor_left(&c)))
+	if (!discriminators && !dw_spend(unit->file->dwarf, DW_WORK_LINES, sp_cursor_left(&c)))
 		return sp_error_create(SP_ERROR_LIMIT, "section .debug_line: tables overlap");
 	struct dw_lines *lines = calloc(1, sizeof(*lines));
 	if (!lines)
 		return sp_error_no_memory();
 	lines->version = header.version;
-	struct builder b = { .lines = lines, .code = unit->file };
+	struct builder b = { .lines = lines, .code = unit->file, .discriminators = discriminators };
 	struct sp_cursor names = c;
 	names.end = names.start + header.program;
 	read_names(&b, unit, &header, &names);
@@ -545,16 +567,23 @@ static struct sp_error *lines_create(struct dw_unit *unit, struct dw_lines **ret
 		dw_lines_destroy(lines);
 		return error;
 	}
-	dw_count_memory(unit->file->dwarf, lines_memory(lines));
+	if (!discriminators) /* those tables do not stay */
+		dw_count_memory(unit->file->dwarf, lines_memory(lines));
 	*ret = lines;
 	return NULL;
+}
+
+struct sp_error *dw_discriminators_create(struct dw_unit *unit, struct dw_lines **ret)
+{
+	*ret = NULL;
+	return unit->has_lines ? lines_create(unit, true, ret) : NULL;
 }
 
 /* An empty table stands for one that can't be read, so that it is not tried again. */
 struct sp_error *dw_lines_create(struct dw_unit *unit, struct dw_lines **ret)
 {
 	*ret = NULL;
-	struct sp_error *error = unit->has_lines ? lines_create(unit, ret) : NULL;
+	struct sp_error *error = unit->has_lines ? lines_create(unit, false, ret) : NULL;
 	if (!error || error->code == SP_ERROR_NO_MEMORY)
 		return error;
 	dw_note(unit->file->dwarf, "%s", error->message);

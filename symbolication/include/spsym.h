@@ -167,6 +167,9 @@ void spsym_result_deinit(struct spsym_result *result);
 
 /* Looks up `count` relative addresses, in any order. */
 spsym_error *spsym_lookup(spsym_module *module, const uint64_t *addresses, size_t count, struct spsym_result *ret);
+/* The discriminators of lines (DWARF 4 and later: which of the blocks on one line), 0 = none, for `count` relative
+ * addresses in any order. It decodes line tables anew: for tools that print them. */
+spsym_error *spsym_discriminators(spsym_module *module, const uint64_t *addresses, size_t count, uint32_t *ret);
 /* Only the symbol table: cheap, no debug information is touched; frames are empty. */
 spsym_error *spsym_lookup_symbols(spsym_module *module, const uint64_t *addresses, size_t count,
                                   struct spsym_result *ret);
@@ -183,11 +186,64 @@ spsym_error *spsym_symbols(spsym_module *module, const struct spsym_symbol **ret
  * SP_ERROR_UNSUPPORTED: there is nothing to make an index of. */
 spsym_error *spsym_module_index(spsym_module *module);
 
+/* ---- Parts of the file, for recorders and tools ---- */
+
+/* What the loader maps. Addresses are relative; one below the base wraps. */
+struct spsym_segment {
+	uint64_t address;
+	uint64_t size; /* in memory */
+	uint64_t file_offset, file_size;
+	bool executable;
+};
+
+struct spsym_section {
+	const char *name;
+	uint64_t address; /* relative; 0 when not loaded */
+	uint64_t size;
+	uint64_t file_offset;
+	bool executable, allocated; /* allocated: loaded with the program */
+	bool no_bits;               /* has no bytes in the file */
+};
+
+/* Of the binary, or of the debug file where there is no binary. The arrays are owned by the module. A relocatable file
+ * (kernel module) has no segments; its sections are laid out as the header says. */
+spsym_error *spsym_segments(spsym_module *module, const struct spsym_segment **ret, size_t *ret_count);
+spsym_error *spsym_sections(spsym_module *module, const struct spsym_section **ret, size_t *ret_count);
+/* The bytes of a section by name (".eh_frame"), inflated where they are compressed; valid as long as the module. */
+spsym_error *spsym_section_bytes(spsym_module *module, const char *name, const void **ret, size_t *ret_size);
+/* The relative address of (section, offset), which is how addresses in kernel modules are told. */
+spsym_error *spsym_section_address(spsym_module *module, const char *name, uint64_t offset, uint64_t *ret);
+
+/* A symbol as it stands in the file's table; spsym_symbols() has those that name code, readable and without overlaps.
+ */
+struct spsym_raw_symbol {
+	const char *name;
+	const char *file; /* source file as the linker notes it, of local symbols (in an object file of all); NULL = none */
+	uint64_t address; /* relative; one below the base wraps */
+	uint64_t size;
+	uint32_t section; /* index into spsym_sections() of the same file; UINT32_MAX = none */
+	uint8_t type;     /* as in ELF: 0 none, 1 data, 2 function, 6 thread-local, 10 indirect function */
+	uint8_t binding;  /* 0 local, 1 global, 2 weak */
+};
+/* In the table's order, of the debug file, else of the binary. ELF only: SP_ERROR_UNSUPPORTED elsewhere. The array is
+ * owned by the module. */
+spsym_error *spsym_raw_symbols(spsym_module *module, const struct spsym_raw_symbol **ret, size_t *ret_count);
+
 /* ---- Bytes of code, for a disassembler ---- */
 
 /* Copies up to `size` bytes of code from a relative address; *ret_size is less at the end of a section. Finds (or
  * downloads) the binary when the module was opened from a separate debug file. */
 spsym_error *spsym_code(spsym_module *module, uint64_t address, void *buffer, size_t size, size_t *ret_size);
+
+/* ---- Names ---- */
+
+enum spsym_demangle_style {
+	SPSYM_DEMANGLE_PLAIN,    /* as in frames: C++ without return types, Rust, D, OCaml */
+	SPSYM_DEMANGLE_BINUTILS, /* C++ and Rust as GNU binutils write them */
+	SPSYM_DEMANGLE_LLVM,     /* C++ and Rust v0, spelled by GNU's rules */
+};
+/* The readable form of a mangled name; *ret is NULL when it is none. The caller frees *ret with free(). */
+spsym_error *spsym_demangle(const char *name, enum spsym_demangle_style style, char **ret);
 
 /* ---- Sources ---- */
 

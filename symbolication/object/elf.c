@@ -418,5 +418,6 @@ const struct sp_object_format sp_elf_format = {
 	.make_bytes = sp_elf_make_bytes,
 	.find_stream = sp_elf_find_stream,
 	.symbols = sp_elf_symbols,
+	.raw_symbols = sp_elf_raw_symbols,
 	.functions = sp_eh_frame_functions,
 };

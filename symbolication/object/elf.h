@@ -143,6 +143,7 @@ bool sp_elf_find_stream(struct sp_object *object, size_t at, struct sp_cursor *r
 struct sp_error *sp_elf_relocate(struct sp_object *object, size_t at, uint8_t *bytes, size_t size);
 /* elf_symbols.c, elf_plt.c */
 struct sp_error *sp_elf_symbols(struct sp_object *object, struct sp_symbols *ret);
+struct sp_error *sp_elf_raw_symbols(struct sp_object *object, struct sp_raw_symbol **ret, size_t *ret_count);
 
 typedef SP_VECTOR(struct sp_symbol) sp_symbol_vector;
 /* Appends the names of the procedure linkage table's stubs. */

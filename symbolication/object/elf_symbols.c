@@ -224,3 +224,67 @@ struct sp_error *sp_elf_symbols(struct sp_object *object, struct sp_symbols *ret
 	ret->count = symbols.count;
 	return error;
 }
+
+/* ---- The table as it is ---- */
+
+typedef SP_VECTOR(struct sp_raw_symbol) raw_vector;
+
+enum { STT_SECTION = 3, STT_FILE = 4 };
+
+static struct sp_error *add_raw(struct sp_object *object, const struct table *table, raw_vector *ret)
+{
+	const struct sp_elf *elf = sp_elf(object);
+	size_t count = (size_t)(table->symbols.end - table->symbols.start) / sp_elf_symbol_size(elf);
+	const char *file = NULL;
+	bool several = false; /* a second file began: from then on global symbols are nobody's */
+	for (size_t i = 1; i < count; i++) {
+		struct sp_elf_symbol raw = sp_elf_symbol_at(elf, &table->symbols, &table->extended, i);
+		const char *name = sp_elf_string(&table->strings, raw.name);
+		unsigned type = raw.info & 0xf, binding = raw.info >> 4;
+		if (type == STT_FILE) {
+			file = name;
+			several = several || i > 1;
+		}
+		if (type == STT_FILE || type == STT_SECTION || raw.section == SP_SHN_UNDEF || !name || !name[0] ||
+		    is_label(elf, name))
+			continue;
+		bool placed = raw.section < object->section_count;
+		struct sp_raw_symbol symbol = { .name = name,
+			                        .file = binding && several ? NULL : file,
+			                        .address = raw.value,
+			                        .size = raw.size,
+			                        .section = placed ? raw.section : UINT32_MAX,
+			                        .type = (uint8_t)type,
+			                        .binding = (uint8_t)(binding > 2 ? 1 : binding) };
+		if (object->relocatable && placed)
+			symbol.address += object->sections[raw.section].address;
+		if (!sp_vector_push(ret, symbol))
+			return sp_error_no_memory();
+	}
+	return NULL;
+}
+
+struct sp_error *sp_elf_raw_symbols(struct sp_object *object, struct sp_raw_symbol **ret, size_t *ret_count)
+{
+	static const uint32_t types[] = { SP_SHT_SYMTAB, SP_SHT_DYNSYM };
+	const struct sp_elf *elf = sp_elf(object);
+	raw_vector symbols = { 0 };
+	struct sp_error *error = NULL;
+	for (size_t t = 0; t < 2 && !symbols.count && !error; t++) {
+		for (size_t i = 0; i < object->section_count && !error; i++) {
+			struct table table = { 0 };
+			if (elf->sections[i].type != types[t] || object->sections[i].no_bits)
+				continue;
+			error = open_table(object, i, &table);
+			if (!error)
+				error = add_raw(object, &table, &symbols);
+		}
+	}
+	if (error) {
+		sp_vector_deinit(&symbols);
+		return error;
+	}
+	*ret = symbols.items;
+	*ret_count = symbols.count;
+	return NULL;
+}

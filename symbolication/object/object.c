@@ -380,6 +380,16 @@ struct sp_error *sp_object_symbols(struct sp_object *object, struct sp_symbols *
 	return error;
 }
 
+struct sp_error *sp_object_raw_symbols(struct sp_object *object, struct sp_raw_symbol **ret, size_t *ret_count)
+{
+	*ret = NULL;
+	*ret_count = 0;
+	if (!object->format->raw_symbols)
+		return sp_error_create(SP_ERROR_UNSUPPORTED, "%s: the symbol table of such files is not listed raw",
+		                       object->name);
+	return object->format->raw_symbols(object, ret, ret_count);
+}
+
 void sp_symbols_deinit(struct sp_symbols *symbols)
 {
 	free(symbols->items);

@@ -112,6 +112,19 @@ const uint8_t *sp_object_image_bytes(const struct sp_object *object, uint64_t ad
 struct sp_error *sp_object_symbols(struct sp_object *object, struct sp_symbols *ret);
 void sp_symbols_deinit(struct sp_symbols *symbols);
 
+/* Every named symbol of a table with an address, as in the file: .symtab, or where there is none .dynsym. */
+struct sp_raw_symbol {
+	const char *name;
+	const char *file; /* source file as the linker notes it, for local symbols, and in an object file for all; NULL = none */
+	uint64_t address; /* svma */
+	uint64_t size;
+	uint32_t section; /* index into the sections; UINT32_MAX = absolute or common */
+	uint8_t type;     /* STT_NOTYPE 0, STT_OBJECT 1, STT_FUNC 2, STT_TLS 6, STT_GNU_IFUNC 10 */
+	uint8_t binding;  /* 0 local, 1 global, 2 weak */
+};
+/* In the table's order; SP_ERROR_UNSUPPORTED for other formats than ELF. The caller frees *ret. */
+struct sp_error *sp_object_raw_symbols(struct sp_object *object, struct sp_raw_symbol **ret, size_t *ret_count);
+
 /* Functions known from unwind tables (.eh_frame, .pdata), in the table's order; duplicates are possible. A corrupt
  * table ends the list early. The caller frees *ret. */
 struct sp_error *sp_object_functions(struct sp_object *object, struct sp_function_range **ret, size_t *ret_count);

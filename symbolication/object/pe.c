@@ -362,5 +362,11 @@ const char *sp_object_pdb_path(const struct sp_object *object)
 	return object->info.kind == SPSYM_KIND_PE ? sp_pe(object)->pdb_path : NULL;
 }
 
-const struct sp_object_format sp_pe_format = { probe, open_pe,       close_pe,       make_bytes,
-	                                       NULL,  sp_pe_symbols, sp_pe_functions };
+const struct sp_object_format sp_pe_format = {
+	.probe = probe,
+	.open = open_pe,
+	.close = close_pe,
+	.make_bytes = make_bytes,
+	.symbols = sp_pe_symbols,
+	.functions = sp_pe_functions,
+};

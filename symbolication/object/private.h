@@ -41,6 +41,8 @@ struct sp_object_format {
 	 * others. May be NULL. */
 	bool (*find_stream)(struct sp_object *object, size_t at, struct sp_cursor *ret, size_t *ret_size);
 	struct sp_error *(*symbols)(struct sp_object *object, struct sp_symbols *ret);
+	/* NULL: not offered for the format. */
+	struct sp_error *(*raw_symbols)(struct sp_object *object, struct sp_raw_symbol **ret, size_t *ret_count);
 	struct sp_error *(*functions)(struct sp_object *object, struct sp_function_range **ret, size_t *ret_count);
 };
 
