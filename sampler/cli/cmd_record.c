@@ -258,9 +258,11 @@ static void say_summary(const struct record *record, const struct sp_session_res
 	sp_log(log, SP_LOG_INFO, "mode: %s; %s, %g Hz", result->mode, result->source, result->rate);
 	if (result->rate_note)
 		sp_log(log, SP_LOG_WARNING, "%s", result->rate_note);
+	uint64_t estimated = result->pipeline.kernel_estimated;
 	if (!result->kernel_sampled && result->pipeline.cpu_ns)
-		sp_log(log, SP_LOG_INFO, "%.1f %% of the CPU time was in the kernel and not sampled",
-		       percent(result->pipeline.kernel_unsampled_ns, result->pipeline.cpu_ns));
+		sp_log(log, SP_LOG_INFO,
+		       "%.1f %% of the CPU time was in the kernel and not sampled: %llu samples were added for it",
+		       percent(estimated, result->pipeline.samples + estimated), (unsigned long long)estimated);
 	if (result->shortfall)
 		sp_log(log, SP_LOG_INFO, "%s%s%s", result->shortfall, result->cure ? "; to change that: " : "",
 		       result->cure ? result->cure : "");

@@ -415,15 +415,16 @@ static void count_sample(struct sp_profile_builder *builder, const struct sp_rec
                          const struct sp_resolved_stack *stack, struct sp_build_row *row)
 {
 	struct sp_profile_summary *summary = &builder->summary;
+	bool estimate = record->label && !strcmp(record->label, SP_LABEL_KERNEL_UNSAMPLED);
 	if (off_cpu)
 		summary->off_cpu_samples++;
 	else
-		summary->samples++;
+		summary->samples += !estimate;
 	summary->spliced += stack->spliced;
 	summary->guessed += stack->guessed;
 	if (record->cpu_delta_known)
 		summary->cpu_ns += record->cpu_delta;
-	if (record->label && !strcmp(record->label, SP_LABEL_KERNEL_UNSAMPLED)) {
+	if (estimate) {
 		builder->kernel_unsampled_weight += record->weight > 0 ? (uint64_t)record->weight : 0;
 	} else if (!record->label && record->end <= SP_UNWIND_NOT_RECORDED) {
 		builder->ends[record->end]++;

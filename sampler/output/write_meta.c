@@ -163,6 +163,9 @@ static void write_truth_section(struct sp_json *json, const struct sp_layout *la
 	const struct sp_profile_summary *summary = &builder->summary;
 	section_begin(json, "What was and was not seen");
 	entry_count(json, "Samples", summary->samples);
+	if (builder->kernel_unsampled_weight)
+		entry_count(json, "Samples added for the kernel, which was not sampled",
+		            builder->kernel_unsampled_weight);
 	if (summary->off_cpu_samples)
 		entry_count(json, "Off-CPU samples", summary->off_cpu_samples);
 	for (unsigned i = 0; i <= SP_LOSS_BUFFER; i++)

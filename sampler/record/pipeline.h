@@ -35,7 +35,7 @@ struct sp_pipeline_counts {
 	uint64_t ends[SP_UNWIND_NO_REGS + 1]; /* user stacks by how they ended, after completion */
 	uint64_t spliced;
 	uint64_t cpu_ns; /* CPU time by the switch records */
-	uint64_t kernel_unsampled_ns;
+	uint64_t kernel_estimated; /* weight of the samples that stand for unsampled time in the kernel */
 	uint32_t survivors; /* processes of the tree that were alive at the end */
 };
 

@@ -462,6 +462,9 @@ void sp_on_thread_exit(struct sp_pipeline *p, const struct sp_event *event)
 		return;
 	thread->ended = true;
 	thread->end_time = event->time;
+	/* Events of a thread end before the thread leaves its CPU: no switch record tells of that. */
+	if (!p->options.whole_system)
+		sp_stop_running(p, thread, event->time);
 	if (thread->process->last_time < event->time)
 		thread->process->last_time = event->time;
 	if (!sp_vector_push(&p->ended, event->tid))

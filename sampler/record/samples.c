@@ -59,7 +59,7 @@ static void add_estimate(struct sp_pipeline *p, struct sp_thread *thread, uint64
 		            .weight = (int64_t)count },
 	};
 	sp_commit_record(p, &record);
-	p->counts.kernel_unsampled_ns += ns;
+	p->counts.kernel_estimated += count;
 }
 
 void sp_estimate_kernel(struct sp_pipeline *p, struct sp_thread *thread, uint64_t time, uint64_t next_ns)

@@ -332,6 +332,50 @@ class Truth(support.TestCase):
         self.assertEqual(result.status, 0, result)
         self.check_split(self.folder / "profile.json.gz", 3400)
 
+    def record_as_ordinary_user(self, *command):
+        """The profile and the result of recording programs in self.folder, user code only."""
+        if int(support.setting("/proc/sys/kernel/perf_event_paranoid", "4")) != 2:
+            self.skipTest("perf_event_paranoid is not 2")
+        # The build folder may be where only its owner can go.
+        shutil.copy(support.SP, self.folder / "sp")
+        os.chown(self.folder, support.NOBODY, support.NOBODY)
+        result = support.run("./sp", "record", "-s", *command, user=support.NOBODY, cwd=self.folder,
+                             env={"SP_CACHE_DIR": self.folder / "cache"})
+        self.assertEqual(result.status, 0, result)
+        profile = support.read_profile(self.folder / "profile.json.gz")
+        self.assertEqual(validate_profile.validate(profile), [])
+        return profile, result
+
+    @support.needs_root()
+    def test_weights_are_the_cpu_time_of_many_children(self):
+        """By the kernel's accounting of a storm of forks: no time counts twice, little of it as the kernel's."""
+        shutil.copy(support.build_program("children.c", "-O1"), self.folder / "children")
+        for children, loops in (("200", "2000000"), ("40", "10000000")):
+            with self.subTest(children=children):
+                profile, result = self.record_as_ordinary_user("./children", children, "4", loops)
+                used = sum(map(int, result.out.split()))
+                weights = sum(sum(thread["samples"].get("weight") or [1] * thread["samples"]["length"])
+                              for thread in profile["threads"])
+                self.assertLess(weights, 1.1 * used + 50, result)
+                # A child's first sample is due after 1 ms on a CPU, so up to that is missing of each.
+                self.assertGreater(weights, 0.8 * used - int(children), result)
+
+    @support.needs_root()
+    def test_one_number_for_the_kernels_share(self):
+        """What is said at the end, the info panel, and the weights agree."""
+        profile, result = self.record_as_ordinary_user(*shell("seq 100000 | sort | md5sum"))
+        samples = int(re.search(r"(\d+) samples, ", result.err).group(1))
+        share, added = re.search(r"([\d.]+) % of the CPU time was in the kernel and not sampled: (\d+) samples",
+                                 result.err).groups()
+        weights = sum(sum(thread["samples"].get("weight") or [1] * thread["samples"]["length"])
+                      for thread in profile["threads"])
+        self.assertEqual(weights, samples + int(added), result)
+        self.assertAlmostEqual(float(share) / 100, int(added) / weights, delta=0.0006)
+        info = {entry["label"]: entry["value"] for section in profile["meta"]["extra"]
+                for entry in section["entries"]}
+        self.assertEqual(info["Samples"], samples)
+        self.assertAlmostEqual(info["Kernel time not sampled"], int(added) / weights)
+
     @support.needs_profiler_cli()
     def test_symbols_through_the_server(self):
         program = support.build_program("split.c", "-O1", "-g")

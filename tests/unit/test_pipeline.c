@@ -614,7 +614,7 @@ static void test_kernel_time_is_estimated(void **state)
 	finish(s, time);
 	assert_int_equal(counts(s).samples, 60);
 	assert_int_equal(counts(s).cpu_ns, 100 * MS);
-	assert_int_equal(counts(s).kernel_unsampled_ns, 40 * MS);
+	assert_int_equal(counts(s).kernel_estimated, 40);
 	/* The records say the same, and their CPU time is all there was. */
 	uint64_t weight = 0, delta = 0;
 	for (const char *at = s->text.bytes; (at = strstr(at, "\nsample")); at++) {
@@ -647,14 +647,45 @@ static void test_kernel_time_of_a_running_thread(void **state)
 	ok(sp_pipeline_advance(s->pipeline, 20));
 	add_marker(&s->b, 10 + 50 * MS, "tick");
 	ok(sp_pipeline_advance(s->pipeline, 11 + 50 * MS));
-	assert_int_equal(counts(s).kernel_unsampled_ns, 50 * MS);
+	assert_int_equal(counts(s).kernel_estimated, 50);
 	/* Samples that were lost are not taken for time in the kernel. */
 	struct sp_event *loss = fake_add(&s->a, SP_EVENT_LOSS, 10 + 100 * MS, ROOT, ROOT);
 	loss->loss = (struct sp_event_loss){ .kind = SP_LOSS_SAMPLES, .count = 30, .end_time = loss->time };
 	fake_add(&s->a, SP_EVENT_SWITCH_OUT, 10 + 100 * MS, ROOT, ROOT);
 	finish(s, 200 * MS);
-	assert_int_equal(counts(s).kernel_unsampled_ns, 70 * MS);
+	assert_int_equal(counts(s).kernel_estimated, 70);
 	expect(s, "loss", "loss 1 thread 4294967295 cpu 4294967295 100000010-100000010 30\n");
+	stop(s);
+}
+
+/* Events of a thread end with it, before it leaves its CPU: the time after is not its own, although the thread is kept
+ * for a while. */
+static void test_no_kernel_time_after_the_end(void **state)
+{
+	(void)state;
+	struct sp_pipeline_options options = {
+		.sources = &source, .source_count = 1, .interval_ns = MS, .kernel_sampled = false, .root_pid = ROOT
+	};
+	struct setup *s = start(&options);
+	fake_fork(&s->a, 0, ROOT, ROOT, 1);
+	uint64_t time = 10;
+	for (unsigned i = 0; i < 50; i++) {
+		uint32_t child = ROOT + 1 + i;
+		fake_fork(&s->a, time, child, child, ROOT);
+		fake_add(&s->a, SP_EVENT_SWITCH_IN, time + 1, child, child);
+		for (unsigned k = 1; k <= 3; k++)
+			fake_sample(&s->a, time + 1 + k * MS, child, child, 0x1);
+		fake_add(&s->a, SP_EVENT_THREAD_EXIT, time + 1 + 3 * MS, child, child);
+		for (unsigned k = 4; k < 9; k++) {
+			add_marker(&s->b, time + k * MS, "tick");
+			ok(sp_pipeline_advance(s->pipeline, time + k * MS + 1));
+		}
+		time += 9 * MS;
+	}
+	finish(s, time + 100 * MS);
+	assert_int_equal(counts(s).samples, 150);
+	assert_int_equal(counts(s).cpu_ns, 150 * MS);
+	assert_int_equal(counts(s).kernel_estimated, 0);
 	stop(s);
 }
 
@@ -925,6 +956,7 @@ int main(void)
 		cmocka_unit_test(test_cpu_time_between_samples),
 		cmocka_unit_test(test_kernel_time_is_estimated),
 		cmocka_unit_test(test_kernel_time_of_a_running_thread),
+		cmocka_unit_test(test_no_kernel_time_after_the_end),
 		cmocka_unit_test(test_late_events),
 		cmocka_unit_test(test_samples_of_ended_threads),
 		cmocka_unit_test(test_pressure),
