@@ -18,6 +18,7 @@ struct sp_capture_options {
 	char *const *env;     /* "VAR=value" to add for the command, NULL-terminated; may be NULL */
 	uint32_t pid;         /* attach to this process; 0 when launching */
 	double rate;          /* samples a second of CPU time; default 1000 */
+	uint64_t ignored;     /* bit N - 1: signal N, which sp handles, is ignored in the command, as sp found it */
 	uint32_t stack_bytes; /* user stack bytes to copy a sample; 0 = the default, 65528 on Linux */
 	const struct sp_log *log;
 };

@@ -121,7 +121,8 @@ static struct sp_error *open_capture(struct sp_backend *backend)
 	/* The child is made first: it must inherit neither priority nor limits of the recorder. */
 	struct sp_error *error = NULL;
 	if (!backend->options.pid)
-		error = sp_launch_init(&backend->launch, backend->options.argv, backend->options.env);
+		error = sp_launch_init(&backend->launch, backend->options.argv, backend->options.env,
+		                       backend->options.ignored);
 	if (error)
 		return error;
 	raise_file_limit();

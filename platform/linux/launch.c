@@ -76,13 +76,14 @@ static bool environment_init(struct environment *environment, const struct sp_su
 }
 
 /* sp's handlers must not run in the child, which waits for a while as a copy of sp. */
-static void reset_handlers(void)
+static void reset_handlers(uint64_t ignored)
 {
 	for (int number = 1; number < NSIG; number++) {
 		struct sigaction action;
 		if (sigaction(number, NULL, &action) || action.sa_handler == SIG_IGN || action.sa_handler == SIG_DFL)
 			continue;
-		action = (struct sigaction){ .sa_handler = SIG_DFL };
+		bool ignore = number <= 64 && (ignored >> (number - 1) & 1);
+		action = (struct sigaction){ .sa_handler = ignore ? SIG_IGN : SIG_DFL };
 		sigaction(number, &action, NULL);
 	}
 }
@@ -114,7 +115,7 @@ int sp_pidfd_open(int pid)
 }
 
 static struct sp_error *fork_child(struct sp_launch *launch, const struct sp_sudo_user *user, char *const *argv,
-                                   char **env)
+                                   char **env, uint64_t ignored)
 {
 	int go[2], exec[2];
 	/* A socket, since writing to one can be done without risking SIGPIPE. */
@@ -131,7 +132,7 @@ static struct sp_error *fork_child(struct sp_launch *launch, const struct sp_sud
 	int pid = fork();
 	int problem = errno;
 	if (pid == 0) {
-		reset_handlers();
+		reset_handlers(ignored);
 		close(go[1]);
 		sigprocmask(SIG_SETMASK, &mask, NULL);
 		run_child(go[0], exec[1], user, argv, env);
@@ -151,7 +152,7 @@ static struct sp_error *fork_child(struct sp_launch *launch, const struct sp_sud
 	return NULL;
 }
 
-struct sp_error *sp_launch_init(struct sp_launch *launch, char *const *argv, char *const *env)
+struct sp_error *sp_launch_init(struct sp_launch *launch, char *const *argv, char *const *env, uint64_t ignored)
 {
 	*launch = (struct sp_launch){ .pidfd = -1, .go_fd = -1, .exec_fd = -1 };
 	struct sp_sudo_user user;
@@ -161,7 +162,7 @@ struct sp_error *sp_launch_init(struct sp_launch *launch, char *const *argv, cha
 		return error;
 	struct environment environment;
 	if (environment_init(&environment, as_user ? &user : NULL, env))
-		error = fork_child(launch, as_user ? &user : NULL, argv, environment.variables.items);
+		error = fork_child(launch, as_user ? &user : NULL, argv, environment.variables.items, ignored);
 	else
 		error = sp_error_no_memory();
 	environment_deinit(&environment);

@@ -15,8 +15,9 @@ struct sp_launch {
 };
 
 /* Forks a child that waits to run `argv` with `env` added to the environment. Under sudo it becomes the user who called
- * sudo. It stays in this process group and keeps stdin, stdout and the terminal. */
-struct sp_error *sp_launch_init(struct sp_launch *launch, char *const *argv, char *const *env);
+ * sudo. It stays in this process group and keeps stdin, stdout and the terminal. Signals that sp handles are at their
+ * default in it, those in `ignored` (bit N - 1: signal N) are ignored. */
+struct sp_error *sp_launch_init(struct sp_launch *launch, char *const *argv, char *const *env, uint64_t ignored);
 
 /* Lets the child go. */
 struct sp_error *sp_launch_go(struct sp_launch *launch);

@@ -68,6 +68,34 @@ static struct sp_error *explain_refusal(int errnum)
 	                       reason, level, sp_refusal_cure());
 }
 
+/* Threads of the kernel have no memory of their own. */
+static bool is_kernel_thread(uint32_t pid)
+{
+	char kind[8], size[32];
+	if (sp_proc_status_field(pid, "Kthread", kind, sizeof(kind)))
+		return kind[0] == '1';
+	return sp_proc_status_field(pid, "Name", size, sizeof(size)) &&
+	       !sp_proc_status_field(pid, "VmSize", size, sizeof(size));
+}
+
+/* Marks that container runtimes leave; a process namespace of its own shows in NSpid having two numbers. */
+static bool in_container(void)
+{
+	char numbers[64];
+	if (!access("/.dockerenv", F_OK) || !access("/run/.containerenv", F_OK) || getenv("container"))
+		return true;
+	return sp_proc_status_field(0, "NSpid", numbers, sizeof(numbers)) && strpbrk(numbers, " \t");
+}
+
+/* Capabilities that the process has and sp has not: to the kernel it is the stronger one then. */
+static bool has_more_capabilities(uint32_t pid)
+{
+	char theirs[32], ours[32];
+	return sp_proc_status_field(pid, "CapPrm", theirs, sizeof(theirs)) &&
+	       sp_proc_status_field(0, "CapPrm", ours, sizeof(ours)) &&
+	       (strtoull(theirs, NULL, 16) & ~strtoull(ours, NULL, 16));
+}
+
 static struct sp_error *explain_attach(struct sp_error *error, uint32_t pid)
 {
 	char path[32], state[32];
@@ -88,6 +116,21 @@ static struct sp_error *explain_attach(struct sp_error *error, uint32_t pid)
 	if (geteuid() && st.st_uid != geteuid())
 		return sp_error_create(SP_ERROR_PERMISSION,
 		                       "process %u belongs to another user: run `sudo sp record -p %u`", pid, pid);
+	if (!geteuid() && is_kernel_thread(pid))
+		return sp_error_create(SP_ERROR_PERMISSION,
+		                       "process %u is a thread of the kernel, which has no code of a program to record",
+		                       pid);
+	const char *place = in_container() ? "run sp outside this container" : "run sp as a root that has them all";
+	if (!geteuid() && has_more_capabilities(pid))
+		return sp_error_create(SP_ERROR_PERMISSION,
+		                       "process %u may not be sampled (%s): it has capabilities that sp has not; %s",
+		                       pid, strerror(errnum), place);
+	if (!geteuid() && !in_container())
+		return sp_error_create(
+		    SP_ERROR_PERMISSION,
+		    "process %u may not be sampled (%s), although sp runs as root: a security module "
+		    "(lockdown, SELinux, AppArmor) or missing capabilities forbid it",
+		    pid, strerror(errnum));
 	if (!geteuid())
 		return sp_error_create(SP_ERROR_PERMISSION,
 		                       "process %u may not be sampled (%s), not even by root here: run sp outside "

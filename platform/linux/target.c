@@ -2,6 +2,7 @@
 #include "platform/linux/target.h"
 
 #include "common/file.h"
+#include "common/words.h"
 #include "platform/linux/proc.h"
 
 #include <errno.h>
@@ -185,6 +186,26 @@ uint32_t sp_target_pid(struct sp_backend *backend, uint32_t pid)
 	return inner ? (uint32_t)inner : pid;
 }
 
+/* "a\0b c\0" -> "a 'b c'". Zeros at the end beyond the last word's are padding of processes that rename themselves. */
+static char *join_zero_ended(char *text, size_t size)
+{
+	size_t count = 0;
+	while (size && !text[size - 1])
+		size--;
+	for (size_t i = 0; i < size; i++)
+		count += !text[i];
+	char **words = calloc(count + 2, sizeof(*words));
+	if (!words)
+		return NULL;
+	/* The byte behind the text is zero. */
+	count = 0;
+	for (char *at = text; at < text + size; at += strlen(at) + 1)
+		words[count++] = at;
+	char *line = sp_words_join(words);
+	free(words);
+	return line;
+}
+
 char *sp_target_command_line(struct sp_backend *backend, uint32_t pid)
 {
 	(void)backend;
@@ -196,11 +217,7 @@ char *sp_target_command_line(struct sp_backend *backend, uint32_t pid)
 		sp_error_destroy(error);
 		return NULL;
 	}
-	while (size && !text[size - 1])
-		size--;
-	for (size_t i = 0; i < size; i++) {
-		if (!text[i])
-			text[i] = ' ';
-	}
-	return text;
+	char *line = join_zero_ended(text, size);
+	free(text);
+	return line;
 }

@@ -2,6 +2,7 @@
 #include "sampler/cli/cli.h"
 
 #include "common/file.h"
+#include "common/words.h"
 #include "sampler/record/session.h"
 
 #include <ctype.h>
@@ -16,18 +17,35 @@
 #define DEFAULT_OUTPUT "profile.json.gz"
 #define DEFAULT_RATE 1000
 #define MAX_RATE 1e6
-#define SUSPICIOUS_CPU_NS 50000000u /* CPU time without a sample that makes sp itself fail */
+/* CPU time without a sample that makes sp itself fail: this, and this many times what a sample stands for. */
+#define SUSPICIOUS_CPU_NS 50000000u
+#define SUSPICIOUS_INTERVALS 50
 
 /* ---- Signals ----
  * Handlers can only leave notes; this is the one place with state outside a context. */
-static volatile sig_atomic_t stop_signal, stop_alone, suspend_wanted, stop_seen;
+static volatile sig_atomic_t stop_signal, stop_alone, stop_at_once, suspend_wanted, stops_seen;
+/* A command can still be ended: the second signal does that, the third quits. Else the second one quits. */
+static volatile sig_atomic_t command_runs;
+/* What a signal that quits says; set before it can come. */
+static char *volatile last_words; /* owned; freed never, as a handler may use it */
+
+static void quit(int signal)
+{
+	const char *words = last_words;
+	ssize_t wrote = words ? write(STDERR_FILENO, words, strlen(words)) : 0;
+	(void)wrote;
+	_exit(128 + signal);
+}
 
 static void on_stop(int signal, siginfo_t *info, void *context)
 {
 	(void)context;
-	if (stop_seen)
-		_exit(128 + signal); /* the second one quits */
-	stop_seen = 1;
+	if (++stops_seen > (command_runs ? 2 : 1))
+		quit(signal);
+	if (stops_seen == 2) {
+		stop_at_once = 1;
+		return;
+	}
 	/* From the terminal the kernel sends it to the whole foreground group, the command included. */
 	stop_alone = info->si_code <= 0;
 	stop_signal = signal;
@@ -44,15 +62,19 @@ static void on_ignored(int signal)
 	(void)signal; /* SIGPIPE, SIGXFSZ: the failed write says so; a handler, since ignoring would be inherited */
 }
 
-static void catch_signals(void)
+static void catch_signals(uint64_t *ret_ignored)
 {
 	static const int stops[] = { SIGINT, SIGTERM, SIGHUP };
 	for (size_t i = 0; i < sizeof(stops) / sizeof(stops[0]); i++) {
 		struct sigaction action = { .sa_sigaction = on_stop, .sa_flags = SA_SIGINFO }, old;
 		sigaction(stops[i], NULL, &old);
-		/* nohup and background jobs of simple shells rely on ignored signals staying so. */
-		if (old.sa_handler != SIG_IGN)
-			sigaction(stops[i], &action, NULL);
+		/* nohup relies on its signal staying ignored. That the others are is how shells without job control
+		 * start background jobs: a signal sent to sp is meant, and the command goes on ignoring it. */
+		if (old.sa_handler == SIG_IGN && stops[i] == SIGHUP)
+			continue;
+		if (old.sa_handler == SIG_IGN)
+			*ret_ignored |= UINT64_C(1) << (stops[i] - 1);
+		sigaction(stops[i], &action, NULL);
 	}
 	struct sigaction suspend = { .sa_handler = on_suspend }, old;
 	sigaction(SIGTSTP, NULL, &old);
@@ -69,9 +91,11 @@ static struct sp_stop_request poll_stop(void *context)
 	struct sp_stop_request request = {
 		.signal = stop_signal,
 		.pass_on = stop_alone,
+		.at_once = stop_at_once,
 		.suspend = suspend_wanted,
 	};
 	stop_signal = 0;
+	stop_at_once = 0;
 	suspend_wanted = 0;
 	return request;
 }
@@ -107,21 +131,6 @@ static bool is_assignment(const char *word)
 	return *at == '=';
 }
 
-static char *join_words(char *const *words)
-{
-	size_t size = 1;
-	for (char *const *word = words; *word; word++)
-		size += strlen(*word) + 1;
-	char *text = malloc(size);
-	if (!text)
-		return NULL;
-	char *at = text;
-	for (char *const *word = words; *word; word++)
-		at += snprintf(at, size - (size_t)(at - text), "%s%s", word == words ? "" : " ", *word);
-	*at = '\0';
-	return text;
-}
-
 static struct sp_error *take_command(struct record *record)
 {
 	char **words = record->parsed.operands;
@@ -141,7 +150,7 @@ static struct sp_error *take_command(struct record *record)
 		                                       "[args...], or sp record -p PID");
 	record->session.capture.argv = pid ? NULL : argv;
 	record->session.capture.env = record->env;
-	record->command_text = pid ? NULL : join_words(argv);
+	record->command_text = pid ? NULL : sp_words_join(argv);
 	return NULL;
 }
 
@@ -181,12 +190,16 @@ static struct sp_error *take_options(struct record *record)
 		error = sp_cli_symbols(parsed, &record->symbols);
 	if (error)
 		return error;
+	const char *output = sp_option_value(parsed, "output");
+	if (output && !strcmp(output, "-"))
+		return sp_error_create(SP_ERROR_USAGE,
+		                       "the profile cannot go to stdout, which is the command's: name a "
+		                       "file with -o (./- for one called -)");
 	if (sp_option_given(parsed, "save-only") && sp_option_given(parsed, "serve"))
 		return sp_error_create(SP_ERROR_USAGE, "--save-only and --serve contradict each other");
 	record->log = sp_cli_log(sp_option_given(parsed, "verbose"));
 	record->terminal = isatty(STDERR_FILENO);
 	record->serve = !sp_option_given(parsed, "save-only") && (record->terminal || sp_option_given(parsed, "serve"));
-	const char *output = sp_option_value(parsed, "output");
 	session->output = output ? output : DEFAULT_OUTPUT;
 	session->ignore_exit_code = sp_option_given(parsed, "ignore-exit-code");
 	session->profile.profile_name = sp_option_value(parsed, "profile-name");
@@ -207,6 +220,16 @@ static struct sp_error *take_options(struct record *record)
 }
 
 /* ---- What is said ---- */
+
+static void set_phase(void *context, bool runs, const char *recording_path)
+{
+	const struct record *record = context;
+	char *words = NULL;
+	if (!last_words && asprintf(&words, "sp: quit before the profile was written; what was recorded is in %s\n",
+	                            recording_path) > 0)
+		last_words = words;
+	command_runs = runs && !record->session.capture.pid;
+}
 
 static void show_progress(void *context, const char *phase, double seconds, uint64_t samples)
 {
@@ -238,7 +261,10 @@ static void say_losses(const struct sp_session_result *result, const struct sp_l
 		    log, SP_LOG_WARNING,
 		    "%llu samples could not be placed (too late, or of a thread that had just ended) and were dropped",
 		    (unsigned long long)result->pipeline.late);
-	if (result->capture.lost)
+	if (result->capture.lost && result->write_error)
+		sp_log(log, SP_LOG_WARNING, "%llu records were lost since the recording could not be written",
+		       (unsigned long long)result->capture.lost);
+	else if (result->capture.lost)
 		sp_log(log, SP_LOG_WARNING, "%llu records were lost since sp could not keep up; a lower --rate helps",
 		       (unsigned long long)result->capture.lost);
 	if (result->capture.throttled)
@@ -301,17 +327,33 @@ static int say_exec_failure(const struct record *record, int errnum)
 static int exit_status(const struct record *record, const struct sp_session_result *result)
 {
 	bool attached = record->session.capture.pid != 0;
-	if (result->write_error && !result->profile_written)
+	if (result->write_error)
 		return SP_EXIT_RECORD;
-	if (!result->pipeline.samples && result->pipeline.cpu_ns > SUSPICIOUS_CPU_NS)
+	if (!result->pipeline.samples && result->pipeline.cpu_ns > SUSPICIOUS_CPU_NS &&
+	    (double)result->pipeline.cpu_ns > SUSPICIOUS_INTERVALS * 1e9 / result->rate)
 		return SP_EXIT_RECORD;
 	if (attached)
 		return 0;
-	if (result->stop_signal && result->stop_passed_on)
+	if (result->stop_signal && (result->stop_passed_on || result->ended_by_us))
 		return 128 + result->stop_signal;
 	if (!result->status.exited)
 		return 0;
 	return result->status.signal ? 128 + result->status.signal : result->status.code;
+}
+
+static void say_written(const struct record *record, uint64_t bytes)
+{
+	const char *output = record->session.output;
+	char size[32];
+	if (bytes < 1000000)
+		snprintf(size, sizeof(size), "%.1f kB", (double)bytes / 1e3);
+	else
+		snprintf(size, sizeof(size), "%.1f MB", (double)bytes / 1e6);
+	if (record->serve)
+		sp_log(&record->log, SP_LOG_INFO, "wrote %s (%s)", output, size);
+	else
+		sp_log(&record->log, SP_LOG_INFO, "wrote %s (%s); look at it with: %s load %s", output, size,
+		       strchr(program_invocation_name, '/') ? program_invocation_name : "sp", output);
 }
 
 /* Says how it went; the status that sp ends with. */
@@ -322,14 +364,14 @@ static int report(const struct record *record, const struct sp_session_result *r
 		return say_exec_failure(record, errnum);
 	say_summary(record, result);
 	say_end_of_command(record, result);
-	if (result->write_error)
+	if (result->write_error && !result->write_error_said)
 		sp_log(&record->log, SP_LOG_ERROR, "%s", result->write_error->message);
 	if (result->kept_recording)
 		sp_log(&record->log, SP_LOG_INFO, "what was recorded is kept in %s", result->kept_recording);
+	else if (!result->profile_written)
+		sp_log(&record->log, SP_LOG_INFO, "nothing of the recording could be kept");
 	if (result->profile_written)
-		sp_log(&record->log, SP_LOG_INFO, "wrote %s (%.1f MB)%s%s", record->session.output,
-		       (double)result->profile_bytes / 1e6, record->serve ? "" : "; look at it with: sp load ",
-		       record->serve ? "" : record->session.output);
+		say_written(record, result->profile_bytes);
 	/* An earlier iteration could be run. */
 	return errnum ? say_exec_failure(record, errnum) : exit_status(record, result);
 }
@@ -337,7 +379,8 @@ static int report(const struct record *record, const struct sp_session_result *r
 static struct sp_error *record_and_view(struct record *record, int *ret_status)
 {
 	struct sp_session_result result;
-	catch_signals();
+	catch_signals(&record->session.capture.ignored);
+	record->session.phase = set_phase;
 	struct sp_error *error = sp_session_run(&record->session, &result);
 	if (error)
 		return error;

@@ -241,11 +241,15 @@ const struct sp_documented sp_exit_codes[] = {
 	{ "0", "success; sp record: --duration or -p ended as asked while the program goes on" },
 	{ "2", "a command other than record was used wrongly" },
 	{ "125",
-	  "sp itself failed: wrong usage of record, no permission to sample, or nothing was sampled although the "
-	  "command used more than 50 ms of CPU time" },
+	  "sp itself failed: wrong usage of record, no permission to sample, the recording or the profile could not be "
+	  "written in full (a full disk), or nothing was sampled although the command used more CPU time than 50 ms "
+	  "and "
+	  "than 50 times what a sample stands for" },
 	{ "126", "the command could not be run" },
 	{ "127", "the command was not found" },
-	{ "128 + N", "signal N reached sp: the command was given 2 s to end, then ended; the profile was written" },
+	{ "128 + N",
+	  "signal N reached sp: the command was given 2 s to end, then ended; the profile was written. A second signal "
+	  "ends the command at once; one more quits without a profile and says where the recording is kept" },
 };
 const size_t sp_exit_code_count = COUNT(sp_exit_codes);
 

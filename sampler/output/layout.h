@@ -80,8 +80,6 @@ void sp_layout_destroy(struct sp_layout *layout);
 
 /* layout_threads.c */
 struct sp_error *sp_layout_threads(struct sp_layout *layout);
-/* The end of the first word of a command line; quotes and backslashes hold a word together. */
-const char *sp_word_end(const char *at);
 /* symbolicate.c: the frames of all entries, with names, files, lines and inlined functions. */
 struct sp_error *sp_layout_symbols(struct sp_layout *layout, spsym_context *symbols);
 

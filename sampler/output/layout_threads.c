@@ -13,7 +13,8 @@
 
 /* ---- Process names ---- */
 
-const char *sp_word_end(const char *at)
+/* The end of the first word of a command line; quotes and backslashes hold a word together. */
+static const char *word_end(const char *at)
 {
 	char quote = 0;
 	for (; *at; at++) {
@@ -32,7 +33,7 @@ const char *sp_word_end(const char *at)
 /* The command line's words after the first one, at most `count` (-1 = all). */
 static const char *arguments(const char *command, int count, size_t *ret_size)
 {
-	const char *at = sp_word_end(command);
+	const char *at = word_end(command);
 	while (*at == ' ')
 		at++;
 	const char *end = at;
@@ -42,7 +43,7 @@ static const char *arguments(const char *command, int count, size_t *ret_size)
 			next++;
 		if (!*next)
 			break;
-		end = sp_word_end(next);
+		end = word_end(next);
 	}
 	*ret_size = (size_t)(end - at);
 	return at;

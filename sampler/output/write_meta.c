@@ -1,4 +1,5 @@
 /* The profile's meta object: units, categories, the machine, and the info panel's sections. */
+#include "common/words.h"
 #include "sampler/output/write.h"
 
 #include <stdio.h>
@@ -311,14 +312,11 @@ static void write_machine(struct sp_json *json, const struct sp_layout *layout)
 /* Writes a member with the program's name: the first word of the command line, without its folder. */
 static void member_program(struct sp_json *json, const char *member, const char *command)
 {
-	const char *end = sp_word_end(command);
-	while (end > command && strchr("'\"", end[-1]))
-		end--;
-	const char *start = end;
-	while (start > command && !strchr("/'\"", start[-1]))
-		start--;
-	sp_json_key(json, member);
-	sp_json_string_n(json, start, (size_t)(end - start));
+	char *word = sp_words_first(command);
+	const char *slash = word ? strrchr(word, '/') : NULL;
+	const char *name = slash && slash[1] ? slash + 1 : word;
+	sp_json_member_string(json, member, name ? name : "");
+	free(word);
 }
 
 /* What the front-end shows as the profile's title. */

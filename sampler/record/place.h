@@ -5,7 +5,7 @@
 #include "common/error.h"
 
 /* Checks that `output` can take a profile and makes an empty file beside it for the recording, of a name that was free:
- * one that an earlier run had to keep is not overwritten. The caller frees *ret. */
+ * one that an earlier run had to keep is not overwritten. That of a device lies in $TMPDIR. The caller frees *ret. */
 struct sp_error *sp_recording_place(const char *output, char **ret);
 
 #endif

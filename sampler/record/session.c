@@ -123,11 +123,14 @@ static struct sp_error *record_capture_info(struct session *session, const struc
 	result->kernel_sampled = info->kernel_sampled;
 	result->rate = info->rate;
 	result->ring_bytes = info->ring_bytes;
+	const struct sp_backend_ops *ops = session->options->backend;
+	uint32_t pid = session->options->capture.pid;
+	char *attached = pid && ops->command_line ? ops->command_line(session->backend, pid) : NULL;
 	char interval[32];
 	snprintf(interval, sizeof(interval), "%llu", (unsigned long long)info->interval_ns);
 	const char *const pairs[][2] = {
 		{ SP_META_PRODUCT, "sp" },
-		{ SP_META_COMMAND, session->options->command_text },
+		{ SP_META_COMMAND, attached ? attached : session->options->command_text },
 		{ SP_META_PROFILE_NAME, session->options->profile.profile_name },
 		{ SP_META_MODE, info->mode },
 		{ SP_META_SHORTFALL, info->shortfall },
@@ -135,14 +138,21 @@ static struct sp_error *record_capture_info(struct session *session, const struc
 		{ SP_META_RATE_NOTE, info->rate_note },
 		{ SP_META_INTERVAL_NS, interval },
 	};
-	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-		struct sp_error *error = write_meta(session, pairs[i][0], pairs[i][1]);
-		if (error)
-			return error;
-	}
+	struct sp_error *error = NULL;
+	for (size_t i = 0; !error && i < sizeof(pairs) / sizeof(pairs[0]); i++)
+		error = write_meta(session, pairs[i][0], pairs[i][1]);
+	free(attached);
+	if (error)
+		return error;
 	if (session->options->backend->describe)
 		session->options->backend->describe(emit_machine, session);
 	return NULL;
+}
+
+static struct sp_error *hint(struct sp_error *error)
+{
+	return error && error->errnum == EMFILE ? sp_error_prefix(error, "raise the limit of open files (ulimit -n)")
+	                                        : error;
 }
 
 static struct sp_error *open_recording(struct session *session)
@@ -151,9 +161,13 @@ static struct sp_error *open_recording(struct session *session)
 	if (error)
 		return error;
 	error = sp_recording_writer_create(session->recording_path, &session->recording);
-	if (error)
-		return error;
-	return sp_profile_builder_create(session->recording_path, &session->options->profile, &session->builder);
+	if (!error)
+		error = sp_profile_builder_create(session->recording_path, &session->options->profile,
+		                                  &session->builder);
+	if (!error)
+		return NULL;
+	remove(session->recording_path);
+	return hint(error);
 }
 
 static struct sp_error *create_pipeline(struct session *session, const struct sp_capture_info *info)
@@ -183,6 +197,7 @@ static void end_command(struct session *session, uint64_t now)
 	uint64_t due = session->stop_requested + GRACE_NS + session->kill_stage * KILL_NS;
 	if (session->kill_stage >= 2 || now < due)
 		return;
+	session->result->ended_by_us = true;
 	/* The command had its SIGTERM already when that is what was passed on. */
 	if (session->kill_stage == 0 && session->result->stop_signal == SIGTERM)
 		session->kill_stage = 1;
@@ -210,6 +225,12 @@ static bool handle_requests(struct session *session, uint64_t now)
 			return true;
 		if (request.pass_on)
 			options->backend->signal(session->backend, request.signal);
+	}
+	if (request.at_once && !attached && session->kill_stage < 2) {
+		sp_log(options->log, SP_LOG_INFO, "the command is ended at once; the next signal ends sp");
+		session->result->ended_by_us = true;
+		session->kill_stage = 2;
+		options->backend->signal(session->backend, SIGKILL);
 	}
 	if (session->stop_requested && !attached)
 		end_command(session, now);
@@ -264,7 +285,8 @@ static void wait_for_command(struct session *session)
 static void emit_survivor(void *context, uint32_t pid, const char *name)
 {
 	const struct session *session = context;
-	sp_log(session->options->log, SP_LOG_INFO, "process %u (%s) lives on; it was left alone", pid, name);
+	sp_log(session->options->log, SP_LOG_INFO,
+	       "process %u (%s) lives on; it was left alone (sp record -p %u records it)", pid, name, pid);
 }
 
 /* One run of the command, from its start to the last event. */
@@ -283,6 +305,7 @@ static void run(struct session *session)
 		error = sp_pipeline_finish(session->pipeline, end);
 	if (error && !session->options->capture.pid) {
 		sp_log(session->options->log, SP_LOG_WARNING, "the recording ended early: %s", error->message);
+		result->write_error_said = true;
 		wait_for_command(session);
 	}
 	result->write_error = error;
@@ -342,22 +365,29 @@ static void write_profile(struct session *session)
 {
 	struct sp_session_result *result = session->result;
 	struct sp_error *error = close_recording(session);
-	if (error && !result->write_error)
+	if (error && !result->write_error) {
 		result->write_error = error;
-	else
+		result->write_error_said = false;
+	} else {
 		sp_error_destroy(error);
+	}
 	stop_builder_thread(session);
 	error = session->builder_error;
 	session->builder_error = NULL;
 	if (!error)
 		error = sp_profile_builder_write(session->builder, session->options->output, &result->profile);
+	struct stat status;
 	if (error) {
 		sp_error_destroy(result->write_error);
 		result->write_error = error;
-		result->kept_recording = copy_string(session->recording_path);
+		result->write_error_said = false;
+		/* A file without a whole segment, or without a sample, is of no use. */
+		if (result->pipeline.samples && !stat(session->recording_path, &status) && status.st_size > 0)
+			result->kept_recording = copy_string(session->recording_path);
+		else
+			remove(session->recording_path);
 		return;
 	}
-	struct stat status;
 	result->profile_written = true;
 	if (!stat(session->options->output, &status))
 		result->profile_bytes = (uint64_t)status.st_size;
@@ -402,6 +432,8 @@ static struct sp_error *prepare(struct session *session)
 	error = open_recording(session);
 	if (error)
 		return error;
+	if (options->phase)
+		options->phase(options->context, true, session->recording_path);
 	session->started = sp_clock_now();
 	const struct sp_capture_info *info = options->backend->info(session->backend);
 	error = record_capture_info(session, info);
@@ -445,6 +477,8 @@ struct sp_error *sp_session_run(const struct sp_session_options *options, struct
 				break;
 			run(&session);
 		}
+		if (options->phase)
+			options->phase(options->context, false, session.recording_path);
 		if (ret->runs)
 			write_profile(&session);
 	}

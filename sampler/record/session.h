@@ -19,6 +19,7 @@
 struct sp_stop_request {
 	int signal;   /* 0 = none */
 	bool pass_on; /* only sp got the signal: the command must be told */
+	bool at_once; /* asked for the second time: the command gets no more time to end */
 	bool suspend; /* Ctrl-Z: sp is to stop itself after pausing the capture */
 };
 
@@ -38,6 +39,8 @@ struct sp_session_options {
 	void (*suspend)(void *context);
 	/* Told now and then while recording a running process, and while the profile is written. May be NULL. */
 	void (*progress)(void *context, const char *phase, double seconds, uint64_t samples);
+	/* Told where the recording is, and with `runs` false when what is left to do is writing the profile. */
+	void (*phase)(void *context, bool runs, const char *recording_path);
 	void *context;
 	const struct sp_log *log;
 };
@@ -46,7 +49,8 @@ struct sp_session_result {
 	struct sp_exit_status status; /* of the last run */
 	int stop_signal;              /* the signal that ended the recording, 0 = none */
 	bool stop_passed_on;          /* ... and that the command was sent in its turn */
-	unsigned runs; /* of the command; one that could not be started does not count */
+	bool ended_by_us;             /* the command did not end by itself after it */
+	unsigned runs;                /* of the command; one that could not be started does not count */
 	bool profile_written;
 	uint64_t profile_bytes;
 	double seconds; /* wall time of the runs */
@@ -61,6 +65,7 @@ struct sp_session_result {
 	char *empty_reason;           /* NULL, or why there is no sample */
 	char *kept_recording;         /* NULL, or the recording file that was left since no profile could be written */
 	struct sp_error *write_error; /* NULL, or what kept the recording or the profile from being written; owned */
+	bool write_error_said;        /* ... was logged when it happened */
 };
 
 /* Runs a whole session. An error means that nothing was recorded (events refused, output not writable): the command was

@@ -6,6 +6,7 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -88,6 +89,71 @@ class ExitStatus(support.TestCase):
                 self.assertEqual(len(result.err.strip().splitlines()), 1, result)
                 self.assertIn(name, result.err)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), before)
+
+    def test_why_the_output_cannot_be_made_is_told(self):
+        result = self.record("true", options=["-o", "no/folder/p.json.gz"])
+        self.assertIn("there is no folder no/folder;", result.err)
+        self.assertNotIn(".recording", result.err)
+        result = self.record("true", options=["-o", "-"])
+        self.assertEqual(result.status, 125, result)
+        self.assertIn("stdout", result.err)
+        gone = self.folder / "gone"
+        gone.mkdir()
+        result = self.sp("record", "-s", "true", cwd=gone, preexec=gone.rmdir)
+        self.assertEqual(result.status, 125, result)
+        self.assertIn("the current folder was deleted", result.err)
+
+    @support.needs_root()
+    def test_no_right_to_write_is_told(self):
+        if int(support.setting("/proc/sys/kernel/perf_event_paranoid", "4")) > 2:
+            self.skipTest("perf_event_paranoid is above 2")
+        shutil.copy(support.SP, self.folder / "sp")
+        result = support.run("./sp", "record", "-s", "true", user=support.NOBODY, cwd=self.folder,
+                             env={"SP_CACHE_DIR": self.folder / "cache"})
+        self.assertEqual(result.status, 125, result)
+        self.assertIn("no file can be made in the folder .", result.err)
+
+    def test_devices_as_output(self):
+        temporary = self.folder / "temporary"
+        temporary.mkdir()
+        env = {"TMPDIR": temporary}
+        self.assertEqual(self.record("true", options=["-o", "/dev/null"], env=env).status, 0)
+        self.assertEqual(list(temporary.iterdir()), [])
+        result = self.record("true", options=["-o", "/dev/full"], env=env)
+        self.assertEqual(result.status, 125, result)
+        self.assertIn("No space left on device", result.err)
+        # A sample may have been taken of it.
+        for path in temporary.iterdir():
+            self.assertIn(f"kept in {path}\n", result.err)
+        self.assertEqual(list(pathlib.Path("/dev").glob("*.recording*")), [])
+
+    def test_a_limit_on_the_size_of_files_is_a_write_error(self):
+        program = support.build_program("split.c", "-O1", "-g")
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        result = self.record(program, "100", preexec=limit)
+        self.assertEqual(result.status, 125, result)
+        self.assertEqual(result.err.count("cannot write the recording"), 1, result)
+        self.assertEqual(result.err.count("cannot write the profile"), 1, result)
+        self.assertIn("nothing of the recording could be kept", result.err)
+        self.assertEqual([path.name for path in self.folder.iterdir() if path.name != "cache"], [])
+        # The command dies of the signal as it would without sp.
+        result = self.record(*shell(f"exec {sys.executable} -c \"import signal; signal.signal(signal.SIGXFSZ, "
+                                    "signal.SIG_DFL); open('x','w').write('x')\""), preexec=limit)
+        self.assertIn("killed by signal 25", result.err)
+
+    def test_a_low_rate_is_not_taken_for_a_failure(self):
+        program = support.build_program("split.c", "-O1", "-g")
+        result = self.record(program, "200", options=["-r", "1"])
+        self.assertEqual(result.status, 0, result)
+
+    def test_words_of_the_command_stay_whole(self):
+        path = self.folder / "a b c"
+        shutil.copy(support.build_program("split.c", "-O1", "-g"), path)
+        self.record("./a b c", "100", options=["--include-args"])
+        profile = support.read_profile(self.folder / "profile.json.gz")
+        self.assertEqual(profile["meta"]["product"], "a b c")
+        self.assertEqual(profile["meta"]["arguments"], "'./a b c' 100")
+        self.assertEqual({thread["processName"] for thread in profile["threads"]}, {"a b c 100"})
 
     def test_numbers_out_of_range_are_told_exactly(self):
         result = self.sp("record", "-p", "99999999999")
@@ -187,14 +253,79 @@ class Signals(support.TestCase):
         self.assertFalse(pathlib.Path(f"/proc/{command}").exists())
         self.assertEqual(validate_profile.validate(support.read_profile(self.folder / "profile.json.gz")), [])
 
-    def test_the_second_one_quits(self):
-        process = self.start(*shell("trap '' INT TERM; echo $$ > pid; exec sleep 30 >&- 2>&-"))
+    def test_the_second_one_ends_the_command_at_once(self):
+        process = self.start(*shell("trap '' INT TERM; echo $$ > pid; while :; do :; done"))
         command = self.started(process)
-        self.addCleanup(os.kill, command, signal.SIGKILL)
+        time.sleep(0.2)
         os.kill(process.pid, signal.SIGINT)
         time.sleep(0.2)
         os.kill(process.pid, signal.SIGINT)
-        self.assertEqual(self.finish(process).status, 128 + signal.SIGINT)
+        result = self.finish(process)
+        self.assertEqual(result.status, 128 + signal.SIGINT, result)
+        self.assertIn("ended at once", result.err)
+        self.assertFalse(pathlib.Path(f"/proc/{command}").exists())
+        self.assertEqual(validate_profile.validate(support.read_profile(self.folder / "profile.json.gz")), [])
+        self.assertFalse(list(self.folder.glob("*.recording*")))
+
+    def test_the_third_one_quits(self):
+        process = self.start(*shell("trap '' INT TERM; echo $$ > pid; exec sleep 30 >&- 2>&-"))
+        command = self.started(process)
+        # A recorder that is stopped meanwhile gets no turn between the signals.
+        os.kill(process.pid, signal.SIGSTOP)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(process.pid, number)
+        os.kill(process.pid, signal.SIGCONT)
+        result = self.finish(process)
+        self.addCleanup(subprocess.run, ["kill", "-9", str(command)], stderr=subprocess.DEVNULL)
+        self.assertGreater(result.status, 128, result)
+        self.assertIn("what was recorded is in profile.json.gz.recording", result.err)
+        self.assertTrue((self.folder / "profile.json.gz.recording").exists())
+
+    def at_terminal(self, *command, keys):
+        """Runs sp record on a terminal of its own; `keys` are (seconds, bytes). The status and what was shown."""
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            os.environ["SP_CACHE_DIR"] = str(self.folder / "cache")
+            os.execv(support.SP, [support.SP, "record", "-s", *command])
+        self.started(None)
+        for seconds, text in keys:
+            time.sleep(seconds)
+            os.write(fd, text)
+        output = b""
+        try:
+            while chunk := os.read(fd, 4096):
+                output += chunk
+        except OSError:
+            pass
+        _, status = os.waitpid(pid, 0)
+        return os.waitstatus_to_exitcode(status), output.decode()
+
+    def test_ctrl_c_at_a_deaf_command(self):
+        """Once: it is ended after a while; twice: at once. Either way the status is that of the signal."""
+        for keys in ([(0.3, b"\x03")], [(0.3, b"\x03"), (0.3, b"\x03")]):
+            with self.subTest(keys=len(keys)):
+                (self.folder / "pid").unlink(missing_ok=True)
+                (self.folder / "profile.json.gz").unlink(missing_ok=True)
+                status, output = self.at_terminal(*shell("trap '' INT; echo $$ > pid; while :; do :; done"), keys=keys)
+                self.assertEqual(status, 128 + signal.SIGINT, output)
+                self.assertEqual(validate_profile.validate(support.read_profile(self.folder / "profile.json.gz")), [])
+
+    def test_sigint_reaches_a_background_job(self):
+        """Shells without job control start background jobs with SIGINT ignored: sp heeds it, the command need not."""
+        ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
+        script = "echo $$ > pid; kill -INT $$; echo lived on; exec sleep 30"
+        process = subprocess.Popen([support.SP, "record", "-s", *shell(script)], stderr=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True, cwd=self.folder, preexec_fn=ignore,
+                                   env={**os.environ, "SP_CACHE_DIR": str(self.folder / "cache")})
+        self.addCleanup(process.kill)
+        self.started(process)
+        time.sleep(0.2)
+        os.kill(process.pid, signal.SIGINT)
+        result = self.finish(process)
+        self.assertEqual(result.status, 128 + signal.SIGINT, result)
+        self.assertEqual(result.out, "lived on\n")
+        self.assertTrue((self.folder / "profile.json.gz").exists())
 
     def test_sigkill_leaves_the_command_alone(self):
         process = self.start(*shell("echo $$ > pid; sleep 1; echo done > end"))
@@ -264,7 +395,7 @@ class Signals(support.TestCase):
         child = int(result.out)
         self.addCleanup(lambda: os.kill(child, signal.SIGKILL))
         self.assertTrue(pathlib.Path(f"/proc/{child}").exists())
-        self.assertRegex(result.err, rf"process {child} \((sleep|sh)\)")
+        self.assertRegex(result.err, rf"process {child} \((sleep|sh)\) lives on.*sp record -p {child}\b")
 
 
 @support.needs_perf_event()
@@ -283,6 +414,8 @@ class Attach(support.TestCase):
         self.assertGreater(seconds, 0.05, result)
         # Loose: clock events of a busy virtual machine come late.
         self.assertGreater(count, 600 * seconds, result)
+        self.assertEqual(profile["meta"]["product"], "split")
+        self.assertEqual(profile["meta"]["arguments"], f"{program} 60000")
 
     def test_no_such_process(self):
         result = self.sp("record", "-s", "-p", "4194000")
@@ -446,8 +579,10 @@ class FullDisk(support.TestCase):
         (mount / "filler").write_bytes(bytes(200 * 1024))
         program = support.build_program("split.c", "-O1", "-g")
         result = self.sp("record", "-s", "-r", "8000", "-o", mount / "p.json.gz", "sh", "-c", f"{program} 3000; exit 5")
+        self.assertEqual(result.err.count("the recording ended early"), 1, result)
         self.assertIn("No space left on device", result.err)
-        self.assertIn(result.status, (5, 125), result)
+        self.assertNotIn("could not keep up", result.err)
+        self.assertEqual(result.status, 125, result)
         self.assertNotEqual(result.status, -signal.SIGBUS)
 
 
