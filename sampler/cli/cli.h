@@ -14,6 +14,7 @@ int sp_cmd_import(int argc, char **argv);
 int sp_cmd_load(int argc, char **argv);
 int sp_cmd_setup(int argc, char **argv);
 int sp_cmd_symbolicate(int argc, char **argv);
+int sp_cmd_symbols(int argc, char **argv);
 
 enum {
 	SP_EXIT_USAGE = 2,    /* wrong usage of a command other than record */

@@ -158,6 +158,12 @@ static const struct sp_option symbolicate_options[] = {
 	SYMBOL_OPTIONS,
 };
 
+static const struct sp_option symbols_options[] = {
+	OPTION_FLAG('r', "relative", "list: addresses count from the file's base, as in profiles"),
+	OPTION_FLAG('j', "json", "One JSON object a line"),
+	SYMBOL_OPTIONS,
+};
+
 const struct sp_command sp_commands[] = {
 	{
 	    .name = "record",
@@ -214,6 +220,18 @@ const struct sp_command sp_commands[] = {
 	        "lost or lacks is told and shown. Without --pid and --name all processes are kept.",
 	    .options = import_options,
 	    .option_count = COUNT(import_options),
+	    .operand_completion = SP_COMPLETE_FILE,
+	},
+	{
+	    .name = "symbols",
+	    .usage = "identify|list|why FILE...",
+	    .summary = "Tell what files are, what symbols they have, and where symbols were looked for",
+	    .description =
+	        "identify: kind, architecture, debug ID and code ID of files of any known kind. list: the symbols "
+	        "that name code, by address. why: the files that the symbols of a file come from, and every place "
+	        "that was tried for them, with the result. The status is 1 when a file could not be read.",
+	    .options = symbols_options,
+	    .option_count = COUNT(symbols_options),
 	    .operand_completion = SP_COMPLETE_FILE,
 	},
 	{

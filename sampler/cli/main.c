@@ -12,7 +12,7 @@ static const struct {
 } runners[] = {
 	{ "record", sp_cmd_record },           { "load", sp_cmd_load },
 	{ "import", sp_cmd_import },           { "setup", sp_cmd_setup },
-	{ "symbolicate", sp_cmd_symbolicate },
+	{ "symbolicate", sp_cmd_symbolicate }, { "symbols", sp_cmd_symbols },
 };
 
 static int help(int argc, char **argv)

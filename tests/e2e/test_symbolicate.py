@@ -103,3 +103,47 @@ class SymbolicateTest(support.TestCase):
             self.assertNotIn(name, result.err)
         result = self.sp("symbolicate", "--engine", "libdwarf", self.program(), "0", env={"LD_DEBUG": "files"})
         self.assertIn("libdwarf", result.err)
+
+
+class SymbolsTest(support.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.program = support.build_program("inlined.cpp", "-g", "-O2", "-Wl,--build-id=sha1", compiler="c++")
+
+    def test_identify(self):
+        notes = subprocess.run(["readelf", "-n", self.program], check=True, capture_output=True, text=True).stdout
+        build_id = notes.split("Build ID: ")[1].split()[0]
+        (self.folder / "text").write_text("nothing\n")
+        result = self.sp("symbols", "identify", "--json", self.program, "text", "nowhere")
+        self.assertEqual(result.status, 1)
+        info = json.loads(result.out)
+        self.assertEqual((info["kind"], info["codeId"], info["hasDebugInfo"]), ("ELF", build_id, True))
+        self.assertTrue(info["debugId"].endswith("0") and len(info["debugId"]) == 33)
+        for part in ("text", "nowhere"):
+            self.assertIn(part, result.err)
+        self.assertIn(build_id, self.sp_ok("symbols", "identify", self.program).out)
+
+    def test_list_has_what_nm_has(self):
+        expected = {address for name, address in symbols_of(self.program).items()
+                    if name in ("main", "_start", "_ZN2ns7computeIiEET_S1_")}
+        out = self.sp_ok("symbols", "list", "--json", self.program).out
+        listed = [json.loads(line) for line in out.splitlines()]
+        addresses = [int(symbol["address"], 16) for symbol in listed]
+        self.assertEqual(addresses, sorted(addresses))
+        self.assertLessEqual(expected, set(addresses))
+        self.assertIn("main", [symbol["name"] for symbol in listed])
+        self.assertEqual(len(self.sp_ok("symbols", "list", self.program).out.splitlines()), len(listed))
+
+    def test_why(self):
+        stripped = self.folder / "stripped"
+        subprocess.run(["strip", "-o", stripped, self.program], check=True)
+        out = self.sp_ok("symbols", "why", stripped).out
+        self.assertIn("/usr/lib/debug/.build-id/", out)
+        self.assertIn("not there", out)
+        result = json.loads(self.sp_ok("symbols", "why", "--json", "/nowhere/file").out)
+        self.assertEqual(result["file"], "/nowhere/file")
+        self.assertTrue(any("/nowhere/file" in place for place in result["places"]))
+
+    def test_usage(self):
+        for args in ([], ["identify"], ["nonsense", self.program]):
+            self.assertEqual(self.sp("symbols", *args).status, 2)
