@@ -268,9 +268,14 @@ static struct sp_error *add_frames(struct batch *batch, size_t count)
 	for (size_t i = 0; i < count; i++)
 		storage->addresses[i] = base + storage->order[i].key;
 	const char *note = NULL;
-	struct sp_error *error = pdb ? sp_pdb_lookup(pdb, storage->addresses, count, take_answer, batch, &note)
-	                             : sp_dwarf_lookup(module->dwarf, storage->addresses, count, take_answer, batch,
-	                                               &note);
+	struct sp_breakpad *breakpad = module->found.debug->breakpad;
+	struct sp_error *error;
+	if (pdb)
+		error = sp_pdb_lookup(pdb, storage->addresses, count, take_answer, batch, &note);
+	else if (breakpad)
+		error = sp_breakpad_lookup(breakpad, storage->addresses, count, take_answer, batch);
+	else
+		error = sp_dwarf_lookup(module->dwarf, storage->addresses, count, take_answer, batch, &note);
 	if (error && error->code != SP_ERROR_NO_MEMORY) { /* the symbols stand */
 		note = sp_names_copy(module->names, error->message);
 		sp_error_destroy(error);
@@ -290,7 +295,7 @@ static struct sp_error *look_up_frames(struct spsym_module *module, const uint64
 	if (error)
 		return error;
 	result->debug_error = module->dwarf_error;
-	if ((!module->dwarf && !module->found.debug->pdb) || !count)
+	if ((!module->dwarf && !module->found.debug->pdb && !module->found.debug->breakpad) || !count)
 		return NULL;
 	if (!sp_result_sort(result->storage, addresses, count))
 		return sp_error_no_memory();

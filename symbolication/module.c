@@ -67,6 +67,7 @@ static size_t file_memory(const struct sp_symbol_file *file)
 		return 0;
 	size_t memory = file->object ? sp_object_memory(file->object) : 0;
 	memory += file->pdb ? sp_pdb_memory(file->pdb) : 0;
+	memory += file->breakpad ? sp_breakpad_memory(file->breakpad) : 0;
 	return memory + file->kallsyms.count * sizeof(*file->kallsyms.items) + file->kallsyms.names.total;
 }
 
@@ -147,9 +148,10 @@ static struct sp_error *fill_table(struct spsym_module *module, struct sp_table_
 {
 	const struct sp_symbol_file *debug = module->found.debug, *binary = module->found.binary;
 	struct sp_error *error = NULL;
-	if (debug->pdb) {
+	if (debug->pdb || debug->breakpad) {
 		sp_symbols_deinit(&lists[0]);
-		error = sp_pdb_symbols(debug->pdb, &lists[0]);
+		error = debug->pdb ? sp_pdb_symbols(debug->pdb, &lists[0])
+		                   : sp_breakpad_symbols(debug->breakpad, &lists[0]);
 		if (!error)
 			error = sp_table_add_symbols(builder, &lists[0], 0);
 	} else if (!debug->object)

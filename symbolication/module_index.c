@@ -87,7 +87,7 @@ static bool describe(struct sp_buffer *key, const char *role, const struct sp_sy
 	char text[256 + SPSYM_ID_MAX];
 	if (!file)
 		return true;
-	if (file->pdb) {
+	if (file->pdb || file->breakpad) {
 		device = file->map.device;
 		inode = file->map.inode;
 		mtime = file->map.mtime_ns;
@@ -142,7 +142,7 @@ static bool has_debug_information(const struct spsym_module *module)
 	const struct sp_symbol_file *debug = module->found.debug;
 	if (module->context->engine != SPSYM_ENGINE_NATIVE || !debug->info.has_debug_info)
 		return false;
-	return debug->object || (debug->pdb && sp_pdb_can_compile(debug->pdb));
+	return debug->object || debug->breakpad || (debug->pdb && sp_pdb_can_compile(debug->pdb));
 }
 
 /* A saved index, *ret NULL when there is none. */
@@ -216,6 +216,10 @@ static struct sp_error *compile(struct spsym_module *module, struct sp_index_bui
 		const uint8_t *bytes = sp_pdb_bytes(pdb, &size);
 		*ret_whole = true;
 		return sp_pdb_compile(bytes, size, &module->index.cancel, builder, ret_note);
+	}
+	if (module->found.debug->breakpad) {
+		*ret_whole = true;
+		return sp_breakpad_compile(module->found.debug->breakpad, &module->index.cancel, builder);
 	}
 	sp_module_dwarf_files(module, &files);
 	return sp_dwarf_compile(&files, module->found.debug->info.base, files.helpers + 1, &module->index.cancel,

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #ifndef _WIN32
 #include <sys/utsname.h>
@@ -106,6 +107,15 @@ static void try_names(struct sp_search *search, const char *place, const char *f
 		sp_search_tryf(search, place, "%s/%s%s", folder, name, suffixes[i]);
 }
 
+/* Breakpad's own files: "libc.so.6.sym"; "foo.sym" for "foo.pdb". */
+static void try_sym(struct sp_search *search, const char *folder, const char *name)
+{
+	size_t length = strlen(name);
+	if (length > 4 && !strcasecmp(name + length - 4, ".pdb"))
+		length -= 4;
+	sp_search_tryf(search, "symbol folder", "%s/%.*s.sym", folder, (int)length, name);
+}
+
 /* A symbol folder is flat, or shaped by build ID (itself or its .build-id), or as Breakpad's: name/ID/file. */
 static void search_folder(struct sp_search *search, const char *folder)
 {
@@ -117,9 +127,10 @@ static void search_folder(struct sp_search *search, const char *folder)
 		if (!sp_path_is_component(search->identity->debug_id) || sp_search_done(search))
 			continue;
 		char *by_id = sp_path_format("%s/%s/%s", folder, names[i], search->identity->debug_id);
-		if (by_id)
+		if (by_id) {
 			try_names(search, "symbol folder", by_id, names[i]);
-		else
+			try_sym(search, by_id, names[i]);
+		} else
 			search->error = sp_error_no_memory();
 		free(by_id);
 	}

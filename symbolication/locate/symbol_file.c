@@ -34,6 +34,7 @@ void sp_symbol_file_destroy(struct sp_symbol_file *file)
 	sp_object_destroy(file->object);
 	sp_symbols_deinit(&file->kallsyms);
 	sp_pdb_destroy(file->pdb);
+	sp_breakpad_destroy(file->breakpad);
 	if (file->map.bytes)
 		sp_file_unmap(&file->map);
 	free(file->unpacked);
@@ -79,18 +80,25 @@ static struct sp_error *open_kallsyms(const void *bytes, size_t size, const char
 	return NULL;
 }
 
-/* The bytes must outlive the file. */
-static struct sp_error *open_pdb(const void *bytes, size_t size, const char *path, struct sp_symbol_file **ret)
+/* Whether open_symbols() knows what it is. */
+static bool is_symbols(const void *bytes, size_t size)
+{
+	return sp_pdb_probe(bytes, size) || sp_breakpad_probe(bytes, size);
+}
+
+/* A file of symbols only. The bytes must outlive the file. */
+static struct sp_error *open_symbols(const void *bytes, size_t size, const char *path, struct sp_symbol_file **ret)
 {
 	struct sp_symbol_file *file = file_create(path);
 	if (!file)
 		return sp_error_no_memory();
-	struct sp_error *error = sp_pdb_open(bytes, size, path, &file->pdb);
+	struct sp_error *error = sp_breakpad_probe(bytes, size) ? sp_breakpad_open(bytes, size, path, &file->breakpad)
+	                                                        : sp_pdb_open(bytes, size, path, &file->pdb);
 	if (error) {
 		sp_symbol_file_destroy(file);
 		return error;
 	}
-	file->info = *sp_pdb_info(file->pdb);
+	file->info = file->pdb ? *sp_pdb_info(file->pdb) : *sp_breakpad_info(file->breakpad);
 	*ret = file;
 	return NULL;
 }
@@ -105,8 +113,8 @@ static struct sp_error *open_unpacked(uint8_t *unpacked, size_t unpacked_size, c
 		free(unpacked);
 		return error;
 	}
-	if (sp_pdb_probe(unpacked, unpacked_size)) {
-		error = open_pdb(unpacked, unpacked_size, path, ret);
+	if (is_symbols(unpacked, unpacked_size)) {
+		error = open_symbols(unpacked, unpacked_size, path, ret);
 		if (error)
 			free(unpacked);
 		else
@@ -160,8 +168,8 @@ struct sp_error *sp_symbol_file_open_bytes(const void *bytes, size_t size, const
 	struct sp_object *object;
 	if (open_other(bytes, size, name, ret, &error))
 		return error;
-	if (sp_pdb_probe(bytes, size))
-		return open_pdb(bytes, size, name, ret);
+	if (is_symbols(bytes, size))
+		return open_symbols(bytes, size, name, ret);
 	error = sp_object_open_bytes(bytes, size, name, &object);
 	return error ? error : wrap_object(object, name, ret);
 }
@@ -175,8 +183,8 @@ static struct sp_error *open_map(struct sp_file_map *map, const char *path, stru
 		sp_file_unmap(map);
 		return error;
 	}
-	if (sp_pdb_probe(map->bytes, map->size)) {
-		error = open_pdb(map->bytes, map->size, path, ret);
+	if (is_symbols(map->bytes, map->size)) {
+		error = open_symbols(map->bytes, map->size, path, ret);
 		if (error)
 			sp_file_unmap(map);
 		else

@@ -4,22 +4,24 @@
 
 #include "common/error.h"
 #include "common/file.h"
+#include "symbolication/breakpad/breakpad.h"
 #include "symbolication/object/object.h"
 #include "symbolication/pdb/pdb.h"
 
 struct sp_symbol_file {
 	char *path; /* owned; as opened, or the name given */
 	struct spsym_file_info info;
-	struct sp_object *object;   /* owned; NULL for the kinds below */
-	struct sp_symbols kallsyms; /* SPSYM_KIND_KALLSYMS */
-	struct sp_pdb *pdb;         /* owned; SPSYM_KIND_PDB */
-	struct sp_file_map map;     /* what `pdb` reads, if it was mapped for it */
-	uint8_t *unpacked;          /* owned; what `pdb` reads, if it was unpacked for it */
-	bool downloaded;            /* from a server: paths in it mean nothing on this machine */
+	struct sp_object *object;     /* owned; NULL for the kinds below */
+	struct sp_symbols kallsyms;   /* SPSYM_KIND_KALLSYMS */
+	struct sp_pdb *pdb;           /* owned; SPSYM_KIND_PDB */
+	struct sp_breakpad *breakpad; /* owned; SPSYM_KIND_BREAKPAD */
+	struct sp_file_map map;       /* what `pdb` or `breakpad` reads, if it was mapped for it */
+	uint8_t *unpacked;            /* owned; what they read, if it was unpacked for them */
+	bool downloaded;              /* from a server: paths in it mean nothing on this machine */
 };
 
-/* Opens and identifies a file: object files, PDBs, kernel symbol lists, and any of them compressed whole (xz, zstd,
- * gzip: kernel modules are). */
+/* Opens and identifies a file: object files, PDBs, Breakpad files, kernel symbol lists, and any of them compressed
+ * whole (xz, zstd, gzip: kernel modules are). */
 struct sp_error *sp_symbol_file_open_path(const char *path, struct sp_symbol_file **ret);
 /* As open_path for a descriptor (stays the caller's), or for bytes that outlive the file. */
 struct sp_error *sp_symbol_file_open_fd(int fd, const char *name, struct sp_symbol_file **ret);
