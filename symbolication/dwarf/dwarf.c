@@ -46,10 +46,10 @@ const char *dw_keep_string(struct sp_dwarf *dwarf, const char *string, size_t le
 	return kept;
 }
 
-#define MAX_SCANS 4     /* of .debug_aranges, before it is sorted */
-#define MAX_HELPERS 8   /* threads of one look-up */
-#define MIN_FOR_HELP 64 /* addresses that are still to do */
-#define CHUNK 16        /* addresses that a helper takes at a time */
+#define MAX_SCANS 4        /* of .debug_aranges, before it is sorted */
+#define MIN_FOR_HELP 64    /* addresses that are still to do */
+#define CHUNK 16           /* addresses that a helper takes at a time */
+#define MIN_FOR_BATCH 2048 /* addresses for which units are decoded one after the other and dropped */
 
 /* ---- Open and close ---- */
 
@@ -61,7 +61,7 @@ struct sp_error *sp_dwarf_create(const struct sp_dwarf_files *files, struct sp_d
 	pthread_mutex_init(&dwarf->map_lock, NULL);
 	pthread_mutex_init(&dwarf->string_lock, NULL);
 	pthread_mutex_init(&dwarf->dwo_lock, NULL);
-	dwarf->helpers = files->helpers < MAX_HELPERS ? files->helpers : MAX_HELPERS;
+	dwarf->helpers = files->helpers < DW_MAX_HELPERS ? files->helpers : DW_MAX_HELPERS;
 	dwarf->open_dwo = files->open_dwo;
 	dwarf->context = files->context;
 	struct sp_error *error = files->libdwarf ? dw_child_create(files, &dwarf->child) : NULL;
@@ -111,23 +111,6 @@ size_t sp_dwarf_memory(const struct sp_dwarf *dwarf)
 
 /* ---- Look-ups ---- */
 
-/* What one unit knows of an address. */
-struct match {
-	struct dw_unit *unit, *dies; /* NULL unit = no match */
-	const struct dw_functions *functions;
-	const struct sp_interval *function; /* NULL = none */
-	const struct dw_lines *lines;
-	struct dw_place place;
-	bool has_place;
-};
-
-/* Scratch of one call. */
-struct search {
-	struct sp_dwarf *dwarf;
-	struct dw_ids ids;
-	SP_VECTOR(struct sp_dwarf_frame) frames;
-};
-
 struct sp_error *dw_map_get(struct sp_dwarf *dwarf, bool by_units, const struct dw_map **ret)
 {
 	_Atomic(struct dw_map *) *place = by_units ? &dwarf->by_units : &dwarf->by_aranges;
@@ -168,25 +151,25 @@ struct sp_error *dw_map_unit_get(struct sp_dwarf *dwarf, struct dw_map_unit *slo
 	return NULL;
 }
 
-static struct sp_error *match_unit(struct dw_unit *unit, uint64_t address, struct match *ret)
+static struct sp_error *match_unit(struct dw_unit *unit, uint64_t address, struct dw_match *ret)
 {
-	*ret = (struct match){ .unit = unit, .dies = dw_unit_with_dies(unit) };
+	*ret = (struct dw_match){ .unit = unit, .dies = dw_unit_with_dies(unit) };
 	struct sp_error *error = dw_functions_get(ret->dies, &ret->functions);
 	if (!error)
 		error = dw_lines_get(unit, &ret->lines);
 	if (error)
 		return error;
-	ret->function = sp_interval_at(ret->functions->pieces, ret->functions->piece_count, address);
-	ret->has_place = ret->lines && dw_lines_find(ret->lines, address, &ret->place);
+	dw_match_tables(ret, address);
 	return NULL;
 }
 
-static int match_rank(const struct match *match)
+void dw_match_tables(struct dw_match *match, uint64_t address)
 {
-	return match->unit ? (match->function ? 2 : 0) + match->has_place : 0;
+	match->function = sp_interval_at(match->functions->pieces, match->functions->piece_count, address);
+	match->has_place = match->lines && dw_lines_find(match->lines, address, &match->place);
 }
 
-static int compare_ids(const void *a, const void *b)
+int dw_compare_ids(const void *a, const void *b)
 {
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 	return x < y ? -1 : x > y;
@@ -194,16 +177,16 @@ static int compare_ids(const void *a, const void *b)
 
 /* Several units can claim an address: the linker points the copies of a function that it dropped at the one that it
  * kept. That one is in the first unit, and only a unit with a function and a line is a good answer. */
-static struct sp_error *match_units(struct search *search, const struct dw_map *map, uint64_t address,
-                                    struct match *best)
+static struct sp_error *match_units(struct dw_search *search, const struct dw_map *map, uint64_t address,
+                                    struct dw_match *best)
 {
 	search->ids.count = 0;
 	if (!dw_tree_find(&map->tree, address, &search->ids))
 		return sp_error_no_memory();
-	dw_sort(search->ids.items, search->ids.count, sizeof(*search->ids.items), compare_ids);
-	for (size_t i = 0; i < search->ids.count && match_rank(best) < 3; i++) {
+	dw_sort(search->ids.items, search->ids.count, sizeof(*search->ids.items), dw_compare_ids);
+	for (size_t i = 0; i < search->ids.count && dw_match_rank(best) < 3; i++) {
 		struct dw_unit *unit;
-		struct match match;
+		struct dw_match match;
 		if (i && search->ids.items[i] == search->ids.items[i - 1])
 			continue;
 		struct sp_error *error = dw_map_unit_get(search->dwarf, &map->units[search->ids.items[i]], &unit);
@@ -211,14 +194,14 @@ static struct sp_error *match_units(struct search *search, const struct dw_map *
 			error = match_unit(unit, address, &match);
 		if (error)
 			return error;
-		if (unit && match_rank(&match) > match_rank(best))
+		if (unit && dw_match_rank(&match) > dw_match_rank(best))
 			*best = match;
 	}
 	return NULL;
 }
 
 /* The first few addresses are looked for in .debug_aranges itself: that takes less time than sorting it. */
-static struct sp_error *match_by_scan(struct search *search, uint64_t address, struct match *best)
+static struct sp_error *match_by_scan(struct dw_search *search, uint64_t address, struct dw_match *best)
 {
 	struct dw_map *map;
 	struct sp_error *error = dw_map_by_aranges(search->dwarf, address, address, &map);
@@ -229,30 +212,50 @@ static struct sp_error *match_by_scan(struct search *search, uint64_t address, s
 	return error;
 }
 
-static struct sp_error *match_by_map(struct search *search, bool by_units, uint64_t address, struct match *best)
+static struct sp_error *match_by_map(struct dw_search *search, bool by_units, uint64_t address, struct dw_match *best)
 {
 	const struct dw_map *map;
 	struct sp_error *error = dw_map_get(search->dwarf, by_units, &map);
 	return error ? error : match_units(search, map, address, best);
 }
 
-static struct sp_error *find_match(struct search *search, uint64_t address, struct match *best)
+static struct sp_error *find_match(struct dw_search *search, uint64_t address, struct dw_match *best)
 {
 	struct sp_dwarf *dwarf = search->dwarf;
 	struct sp_error *error = NULL;
 	if (!atomic_load_explicit(&dwarf->by_aranges, memory_order_acquire) &&
 	    atomic_fetch_add_explicit(&dwarf->scans, 1, memory_order_relaxed) < MAX_SCANS) {
 		error = match_by_scan(search, address, best);
-		if (error || match_rank(best) == 3)
+		if (error || dw_match_rank(best) == 3)
 			return error;
 	}
 	error = match_by_map(search, false, address, best);
-	if (!error && match_rank(best) < 3)
+	if (!error && dw_match_rank(best) < 3)
 		error = match_by_map(search, true, address, best);
 	return error;
 }
 
-static bool push_frame(struct search *search, const struct match *match, const struct dw_name *name,
+/* A name of the unit at hand, or of another one. */
+static struct sp_error *get_name(struct dw_search *search, const struct dw_match *match, struct dw_die die,
+                                 struct dw_name *ret)
+{
+	if (!search->names || die.unit != match->dies)
+		return dw_name_get(die, ret);
+	const uint64_t *known = sp_map_get(&search->names->numbers, die.offset);
+	if (known) {
+		*ret = search->names->items.items[*known];
+		return NULL;
+	}
+	struct sp_error *error = dw_name_find(die, ret);
+	if (error)
+		return error;
+	if (!sp_map_put(&search->names->numbers, die.offset, search->names->items.count) ||
+	    !sp_vector_push(&search->names->items, *ret))
+		return sp_error_no_memory();
+	return NULL;
+}
+
+static bool push_frame(struct dw_search *search, const struct dw_match *match, const struct dw_name *name,
                        const struct dw_place *place)
 {
 	struct sp_dwarf_frame frame = { .linkage_name = name->linkage, .name = name->name };
@@ -264,8 +267,7 @@ static bool push_frame(struct search *search, const struct match *match, const s
 	return sp_vector_push(&search->frames, frame);
 }
 
-/* Writes the frames of a match, the innermost first. */
-static struct sp_error *make_frames(struct search *search, const struct match *match, uint64_t address)
+struct sp_error *dw_make_frames(struct dw_search *search, const struct dw_match *match, uint64_t address)
 {
 	struct dw_name name = { 0 };
 	struct dw_place place = match->place;
@@ -283,7 +285,7 @@ static struct sp_error *make_frames(struct search *search, const struct match *m
 		struct dw_die die = { match->dies, call->origin };
 		if (call->origin & DW_FOREIGN)
 			die = inlines->foreign[call->origin & ~DW_FOREIGN];
-		error = dw_name_get(die, &name);
+		error = get_name(search, match, die, &name);
 		if (error)
 			return error;
 		if (!push_frame(search, match, &name, has_place ? &place : NULL))
@@ -294,13 +296,13 @@ static struct sp_error *make_frames(struct search *search, const struct match *m
 	return NULL;
 }
 
-static struct sp_error *look_up(struct search *search, uint64_t address)
+struct sp_error *dw_look_up(struct dw_search *search, uint64_t address)
 {
-	struct match best = { 0 };
+	struct dw_match best = { 0 };
 	search->frames.count = 0;
 	struct sp_error *error = find_match(search, address, &best);
-	if (!error && match_rank(&best))
-		error = make_frames(search, &best, address);
+	if (!error && dw_match_rank(&best))
+		error = dw_make_frames(search, &best, address);
 	return error;
 }
 
@@ -313,14 +315,14 @@ struct help {
 	const uint64_t *addresses;
 	atomic_size_t done; /* the caller's thread has answered those before */
 	atomic_size_t end;  /* helpers have taken those from here on */
-	pthread_t threads[MAX_HELPERS];
+	pthread_t threads[DW_MAX_HELPERS];
 	unsigned count;
 };
 
 static void *run_helper(void *argument)
 {
 	struct help *help = argument;
-	struct search search = { .dwarf = help->dwarf };
+	struct dw_search search = { .dwarf = help->dwarf };
 	size_t end = atomic_load(&help->end);
 	for (;;) {
 		size_t start = end > CHUNK ? end - CHUNK : 0;
@@ -329,7 +331,7 @@ static void *run_helper(void *argument)
 		if (!atomic_compare_exchange_weak(&help->end, &end, start))
 			continue;
 		while (end > start)
-			sp_error_destroy(look_up(&search, help->addresses[--end]));
+			sp_error_destroy(dw_look_up(&search, help->addresses[--end]));
 		end = atomic_load(&help->end);
 	}
 	sp_vector_deinit(&search.ids);
@@ -354,12 +356,14 @@ struct sp_error *sp_dwarf_lookup(struct sp_dwarf *dwarf, const uint64_t *address
 		*ret_note = NULL;
 	if (dwarf->child)
 		return dw_child_lookup(dwarf->child, addresses, count, emit, context);
-	struct search search = { .dwarf = dwarf };
+	if (count >= MIN_FOR_BATCH && !atomic_exchange(&dwarf->batched, true))
+		return dw_look_up_batch(dwarf, addresses, count, emit, context, ret_note);
+	struct dw_search search = { .dwarf = dwarf };
 	struct help help = { .dwarf = dwarf, .addresses = addresses, .end = count };
 	size_t decoded = atomic_load(&dwarf->decoded);
 	struct sp_error *error = NULL;
 	for (size_t i = 0; i < count && !error; i++) {
-		error = look_up(&search, addresses[i]);
+		error = dw_look_up(&search, addresses[i]);
 		struct sp_dwarf_answer answer = { search.frames.items, search.frames.count };
 		if (!error)
 			emit(context, i, &answer);

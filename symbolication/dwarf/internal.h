@@ -553,7 +553,52 @@ struct sp_error *dw_map_unit_get(struct sp_dwarf *dwarf, struct dw_map_unit *slo
 void dw_map_destroy(struct dw_map *map);
 size_t dw_map_memory(const struct dw_map *map);
 
+/* ---- One address (dwarf.c), many (batch.c) ---- */
+
+/* What one unit knows of an address. */
+struct dw_match {
+	struct dw_unit *unit, *dies; /* NULL unit = no match */
+	const struct dw_functions *functions;
+	const struct sp_interval *function; /* NULL = none */
+	const struct dw_lines *lines;       /* may be NULL */
+	struct dw_place place;
+	bool has_place;
+};
+
+/* Names of one unit that are dropped with it. */
+struct dw_local_names {
+	struct sp_map numbers; /* offset of a DIE -> index */
+	SP_VECTOR(struct dw_name) items;
+};
+
+/* Scratch of one call in one thread. */
+struct dw_search {
+	struct sp_dwarf *dwarf;
+	struct dw_ids ids;
+	SP_VECTOR(struct sp_dwarf_frame) frames;
+	struct dw_local_names *names; /* NULL: the units' own caches are used */
+};
+
+/* Fills in a match whose unit and tables are set. */
+void dw_match_tables(struct dw_match *match, uint64_t address);
+/* 3 = a function and a line; 2 = a function; 1 = a line; 0 = nothing. */
+static inline int dw_match_rank(const struct dw_match *match)
+{
+	return match->unit ? (match->function ? 2 : 0) + match->has_place : 0;
+}
+/* Appends the frames of a match to search->frames, the innermost first. */
+struct sp_error *dw_make_frames(struct dw_search *search, const struct dw_match *match, uint64_t address);
+/* Puts the frames at an address in search->frames. */
+struct sp_error *dw_look_up(struct dw_search *search, uint64_t address);
+int dw_compare_ids(const void *a, const void *b);
+/* sp_dwarf_lookup() that keeps no tables of units. */
+struct sp_error *dw_look_up_batch(struct sp_dwarf *dwarf, const uint64_t *addresses, size_t count,
+                                  void (*emit)(void *context, size_t index, const struct sp_dwarf_answer *answer),
+                                  void *context, const char **ret_note);
+
 /* ---- The whole (dwarf.c) ---- */
+
+#define DW_MAX_HELPERS 8 /* threads of one look-up */
 
 struct dw_child;
 
@@ -573,6 +618,7 @@ struct sp_dwarf {
 	struct sp_map string_map; /* hash of a string -> the string */
 
 	unsigned helpers;
+	atomic_bool batched;                  /* a large look-up came before: the next one keeps tables */
 	atomic_size_t decoded;                /* tables of units that were made */
 	_Atomic(char *) note;                 /* the first complaint */
 	atomic_size_t memory;                 /* bytes of tables */

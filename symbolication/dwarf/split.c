@@ -63,7 +63,7 @@ static uint32_t find_row(struct package_index *index, uint64_t signature)
 static struct dw_bytes part(struct dw_file *package, enum dw_section_id id, uint32_t offset, uint32_t size)
 {
 	struct dw_bytes all = dw_section(package, id)->data;
-	if (offset > all.size || size > all.size - offset)
+	if (!all.bytes || offset > all.size || size > all.size - offset)
 		return (struct dw_bytes){ 0 };
 	return (struct dw_bytes){ all.bytes + offset, size };
 }

@@ -4,8 +4,11 @@
  * size (2 bytes), then for each section: where (1 byte: index in `names`, + 0x40 for the supplementary file, + 0x80 for
  * a .dwo, + 0xc0 for a package), size (3 bytes), bytes. A last section may be cut short.
  *
- * 64 addresses of the code are looked up, twice. seeds_dwarf.py writes the corpus. */
+ * 64 addresses of the code are looked up, twice, then as many at once as are answered unit by unit, and all is compiled
+ * to an index, which is asked too. seeds_dwarf.py writes the corpus. */
 #include "symbolication/dwarf/dwarf.h"
+#include "symbolication/index/builder.h"
+#include "symbolication/index/index.h"
 
 #include <elf.h>
 #include <stdlib.h>
@@ -152,6 +155,43 @@ static struct sp_object *give(void *context, const char *path)
 	return context;
 }
 
+#define MANY 2112 /* a multiple of 64 */
+
+static void look_up_many(struct sp_dwarf *dwarf, const uint64_t *addresses)
+{
+	static uint64_t many[MANY];
+	const char *note;
+	for (unsigned i = 0; i < MANY; i++)
+		many[i] = addresses[i / (MANY / 64)];
+	if (sp_dwarf_lookup(dwarf, many, MANY, touch, NULL, &note))
+		abort();
+}
+
+static void compile(const struct sp_dwarf_files *files, const uint64_t *addresses)
+{
+	static struct sp_index_frame frames[SP_INDEX_MAX_FRAMES];
+	static const atomic_bool never;
+	struct sp_index_builder *builder;
+	struct sp_index *index = NULL;
+	bool whole;
+	char *note = NULL;
+	if (sp_index_builder_create(&builder))
+		abort();
+	struct sp_error *error = sp_dwarf_compile(files, 0, 1, &never, builder, &whole, &note);
+	if (!error)
+		error = sp_index_builder_finish(builder, "", false, &index);
+	if (error && error->code != SP_ERROR_LIMIT)
+		abort();
+	struct sp_index_hint hint = { 0 };
+	for (unsigned i = 0; !error && i < 64; i++)
+		if (sp_index_frames(index, addresses[i], &hint, frames) == SP_INDEX_DAMAGED)
+			abort();
+	sp_error_destroy(error);
+	sp_index_destroy(index);
+	sp_index_builder_destroy(builder);
+	free(note);
+}
+
 static void look_up(const struct input *input, struct sp_object **objects)
 {
 	struct sp_dwarf_files files = { .main = objects[MAIN],
@@ -173,6 +213,8 @@ static void look_up(const struct input *input, struct sp_object **objects)
 		if (error) /* only without memory */
 			abort();
 	}
+	look_up_many(dwarf, addresses);
+	compile(&files, addresses);
 	/* Tables grow with the input, not with what it says. */
 	size_t limit = 1 << 24;
 	for (unsigned i = 0; i < FILES; i++)
