@@ -386,14 +386,14 @@ struct sp_error *sp_dwarf_lookup(struct sp_dwarf *dwarf, const uint64_t *address
 
 struct sp_error *sp_dwarf_discriminators(struct sp_dwarf *dwarf, const uint64_t *addresses, size_t count, uint32_t *ret)
 {
-	struct search search = { .dwarf = dwarf };
+	struct dw_search search = { .dwarf = dwarf };
 	const struct dw_unit *unit = NULL; /* that `lines` is of */
 	struct dw_lines *lines = NULL;
 	struct sp_error *error = NULL;
 	/* In sorted order hardly a table is decoded twice; of tables that overlap, the work is limited. */
 	uint64_t work = dw_section(dwarf->main, DW_LINE)->data.size * 16;
 	for (size_t i = 0; i < count && !error; i++) {
-		struct match match = { 0 };
+		struct dw_match match = { 0 };
 		struct dw_place place;
 		ret[i] = 0;
 		error = find_match(&search, addresses[i], &match);
