@@ -1,6 +1,8 @@
 /* Libraries, functions and frames of layout.h. */
 #include "sampler/output/layout.h"
 
+#include "sampler/output/script_name.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,24 @@ uint32_t sp_layout_func(struct sp_layout *layout, const struct sp_out_func *func
 		return SP_INDEX_NONE;
 	layout->funcs.items[layout->funcs.count++] = *func;
 	return index;
+}
+
+struct sp_error *sp_layout_source(struct sp_layout *layout, const char *file, uint32_t *ret)
+{
+	*ret = SP_INDEX_NONE;
+	if (!file || !*file)
+		return NULL;
+	uint32_t name = sp_layout_string(layout, file);
+	const uint64_t *known = sp_map_get(&layout->source_by_name, name);
+	if (known) {
+		*ret = (uint32_t)*known;
+		return NULL;
+	}
+	*ret = (uint32_t)layout->sources.count;
+	if (name == SP_INTERN_NONE || !sp_vector_push(&layout->sources, name) ||
+	    !sp_map_put(&layout->source_by_name, name, *ret))
+		return sp_error_no_memory();
+	return NULL;
 }
 
 /* ---- Libraries ---- */
@@ -118,6 +138,25 @@ struct sp_error *sp_layout_bare_frame(struct sp_layout *layout, const struct sp_
 	return lib_for(layout, entry->target, &ret->lib);
 }
 
+/* The function of code that a JIT made of a script. */
+static struct sp_error *script_func(struct sp_layout *layout, const struct sp_script_name *name,
+                                    struct sp_out_func *ret)
+{
+	ret->name = name->function_size ? sp_intern(&layout->strings, name->function, name->function_size)
+	                                : sp_layout_string(layout, "(anonymous)");
+	ret->line = name->line;
+	ret->column = name->column;
+	ret->script = 1;
+	char *file = malloc(name->file_size + 1);
+	if (!file)
+		return sp_error_no_memory();
+	memcpy(file, name->file, name->file_size);
+	file[name->file_size] = '\0';
+	struct sp_error *error = sp_layout_source(layout, file, &ret->source);
+	free(file);
+	return error;
+}
+
 struct sp_error *sp_layout_plain_func(struct sp_layout *layout, const struct sp_frame_entry *entry,
                                       struct sp_out_frame *frame)
 {
@@ -127,9 +166,15 @@ struct sp_error *sp_layout_plain_func(struct sp_layout *layout, const struct sp_
 		name = sp_build_string(layout->builder, entry->target);
 	else
 		snprintf(hex, sizeof(hex), "0x%llx", (unsigned long long)entry->address);
-	struct sp_out_func func = { .name = sp_layout_string(layout, name),
-		                    .lib = frame->lib,
-		                    .source = SP_INDEX_NONE };
+	struct sp_out_func func = { .lib = frame->lib, .source = SP_INDEX_NONE };
+	struct sp_script_name script;
+	struct sp_error *error = NULL;
+	if (entry->kind == SP_ENTRY_JIT && sp_script_name_parse(name, &script))
+		error = script_func(layout, &script, &func);
+	else
+		func.name = sp_layout_string(layout, name);
+	if (error)
+		return error;
 	frame->func = func.name == SP_INTERN_NONE ? SP_INDEX_NONE : sp_layout_func(layout, &func);
 	return frame->func == SP_INDEX_NONE ? sp_error_no_memory() : NULL;
 }

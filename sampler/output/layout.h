@@ -11,9 +11,11 @@ struct sp_out_lib {
 };
 
 struct sp_out_func {
-	uint32_t name;   /* string of the layout */
-	uint32_t lib;    /* SP_INDEX_NONE = none */
-	uint32_t source; /* SP_INDEX_NONE = unknown */
+	uint32_t name;         /* string of the layout */
+	uint32_t lib;          /* SP_INDEX_NONE = none */
+	uint32_t source;       /* SP_INDEX_NONE = unknown */
+	uint32_t line, column; /* where it begins; 0 = unknown */
+	uint32_t script;       /* 1: of JavaScript */
 };
 
 struct sp_out_frame {
@@ -86,6 +88,8 @@ struct sp_error *sp_layout_symbols(struct sp_layout *layout, spsym_context *symb
 /* Numbers of interned things; SP_INDEX_NONE without memory. */
 uint32_t sp_layout_string(struct sp_layout *layout, const char *string);
 uint32_t sp_layout_func(struct sp_layout *layout, const struct sp_out_func *func);
+/* ... of a source; SP_INDEX_NONE for none (NULL or empty). */
+struct sp_error *sp_layout_source(struct sp_layout *layout, const char *file, uint32_t *ret);
 /* The frame of an entry, without a function yet. */
 struct sp_error *sp_layout_bare_frame(struct sp_layout *layout, const struct sp_frame_entry *entry,
                                       struct sp_out_frame *ret);

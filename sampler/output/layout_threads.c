@@ -5,10 +5,13 @@
  * join those of the same name. */
 #include "sampler/output/layout.h"
 
+#include "common/words.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define CUT_NAME 15       /* bytes of a process name that Linux keeps */
 #define REUSE_SEARCH 4096 /* candidates of one name that are looked at */
 
 /* ---- Process names ---- */
@@ -49,6 +52,26 @@ static const char *arguments(const char *command, int count, size_t *ret_size)
 	return at;
 }
 
+/* Linux cuts names of processes at 15 bytes. The whole one, when the program or the script in the command line is what
+ * was cut; owned, NULL = not known. */
+static char *whole_name(const char *name, const char *command)
+{
+	if (!command || strlen(name) != CUT_NAME)
+		return NULL;
+	for (unsigned word = 0; word < 2 && *command; word++) {
+		char *text = sp_words_first(command);
+		const char *slash = text ? strrchr(text, '/') : NULL;
+		const char *base = slash ? slash + 1 : text;
+		char *whole = base && !strncmp(base, name, CUT_NAME) && base[CUT_NAME] ? strdup(base) : NULL;
+		free(text);
+		if (whole)
+			return whole;
+		command = word_end(command);
+		command += strspn(command, " ");
+	}
+	return NULL;
+}
+
 /* The name of the process that a handle stands for. */
 static uint32_t process_name(struct sp_layout *layout, uint32_t handle, const char *main_name)
 {
@@ -67,17 +90,19 @@ static uint32_t process_name(struct sp_layout *layout, uint32_t handle, const ch
 	const char *words = builder->options.include_args && command
 	                        ? arguments(command, builder->options.include_args, &size)
 	                        : "";
-	if (!size)
-		return sp_layout_string(layout, name);
+	char *whole = whole_name(name, command);
+	if (whole)
+		name = whole;
 	size_t length = strlen(name);
 	char *text = malloc(length + 1 + size);
-	if (!text)
-		return SP_INTERN_NONE;
-	memcpy(text, name, length);
-	text[length] = ' ';
-	memcpy(text + length + 1, words, size);
-	uint32_t result = sp_intern(&layout->strings, text, length + 1 + size);
+	if (text) {
+		memcpy(text, name, length);
+		text[length] = ' ';
+		memcpy(text + length + 1, words, size);
+	}
+	uint32_t result = text ? sp_intern(&layout->strings, text, size ? length + 1 + size : length) : SP_INTERN_NONE;
 	free(text);
+	free(whole);
 	return result;
 }
 

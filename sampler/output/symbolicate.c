@@ -15,24 +15,6 @@ struct found {
 	uint32_t *first, *count; /* by entry; owned */
 };
 
-static struct sp_error *intern_source(struct sp_layout *layout, const char *file, uint32_t *ret)
-{
-	*ret = SP_INDEX_NONE;
-	if (!file || !*file)
-		return NULL;
-	uint32_t name = sp_layout_string(layout, file);
-	const uint64_t *known = sp_map_get(&layout->source_by_name, name);
-	if (known) {
-		*ret = (uint32_t)*known;
-		return NULL;
-	}
-	*ret = (uint32_t)layout->sources.count;
-	if (name == SP_INTERN_NONE || !sp_vector_push(&layout->sources, name) ||
-	    !sp_map_put(&layout->source_by_name, name, *ret))
-		return sp_error_no_memory();
-	return NULL;
-}
-
 static struct sp_error *intern_symbol(struct sp_layout *layout, uint32_t lib, const struct spsym_symbol *symbol,
                                       uint32_t *ret)
 {
@@ -63,7 +45,7 @@ static struct sp_error *name_frame(struct sp_layout *layout, const struct sp_fra
 	struct sp_out_func func = { .lib = frame->lib };
 	if (!function || !*function)
 		return sp_layout_plain_func(layout, entry, frame);
-	struct sp_error *error = intern_source(layout, file, &func.source);
+	struct sp_error *error = sp_layout_source(layout, file, &func.source);
 	if (error)
 		return error;
 	func.name = sp_layout_string(layout, function);

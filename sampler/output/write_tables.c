@@ -48,6 +48,15 @@ static void index_or_minus_one(struct sp_json *json, uint32_t index)
 	sp_json_int(json, index == SP_INDEX_NONE ? -1 : (int64_t)index);
 }
 
+/* Of lines and columns, which count from 1. */
+static void number_or_null(struct sp_json *json, uint32_t number)
+{
+	if (number)
+		sp_json_uint(json, number);
+	else
+		sp_json_null(json);
+}
+
 /* ---- Libraries ---- */
 
 static void member_or_null(struct sp_json *json, const char *key, const char *value)
@@ -122,7 +131,10 @@ static void write_funcs(struct sp_json *json, const struct sp_layout *layout)
 	for (size_t i = 0; i < count; i++)
 		sp_json_uint(json, layout->funcs.items[i].name);
 	sp_json_array_end(json);
-	column_of_false(json, "isJS", count);
+	column_begin(json, "isJS");
+	for (size_t i = 0; i < count; i++)
+		sp_json_bool(json, layout->funcs.items[i].script);
+	sp_json_array_end(json);
 	column_of_false(json, "relevantForJS", count);
 	column_begin(json, "resource"); /* one resource a lib, of the same number */
 	for (size_t i = 0; i < count; i++)
@@ -132,8 +144,14 @@ static void write_funcs(struct sp_json *json, const struct sp_layout *layout)
 	for (size_t i = 0; i < count; i++)
 		index_or_null(json, layout->funcs.items[i].source);
 	sp_json_array_end(json);
-	column_of_nulls(json, "lineNumber", count);
-	column_of_nulls(json, "columnNumber", count);
+	column_begin(json, "lineNumber");
+	for (size_t i = 0; i < count; i++)
+		number_or_null(json, layout->funcs.items[i].line);
+	sp_json_array_end(json);
+	column_begin(json, "columnNumber");
+	for (size_t i = 0; i < count; i++)
+		number_or_null(json, layout->funcs.items[i].column);
+	sp_json_array_end(json);
 	if (layout->builder->options.version >= 64)
 		column_of_nulls(json, "originalLocation", count);
 	sp_json_member_int(json, "length", (int64_t)count);

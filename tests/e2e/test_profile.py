@@ -400,6 +400,26 @@ class JitTest(ProfileTestCase):
         )
         self.assertEqual(profile.stacks(describe=profile.category)[0], ["JIT", "JIT", "User"])
 
+    def test_functions_of_scripts(self):
+        """V8's names give function, file, line; the tiers of its compilers are one function."""
+        for i, mark in enumerate("~^+*"):
+            self.jit(0x900000 + i * 0x100, 0x100, f"JS:{mark}fib /path/n.js:3:15")
+        self.jit(0x900400, 0x100, "JS:*fib /path/other.js:3:15")
+        self.jit(0x900500, 0x100, "JS:~ node:fs:1:1")
+        self.jit(0x900600, 0x100, "Builtin:ArrayPush")
+        self.recording.sample(self.thread, *(0x900010 + i * 0x100 for i in range(7)))
+        profile = self.profile()
+        self.assertEqual(profile.stacks(), [["fib"] * 5 + ["(anonymous)", "Builtin:ArrayPush"]])
+        table = profile.shared["funcTable"]
+        sources = profile.shared["sources"]["filename"]
+        self.assertEqual(
+            sorted((profile.strings[table["name"][i]],
+                    table["isJS"][i] and profile.strings[sources[table["source"][i]]],
+                    table["lineNumber"][i], table["columnNumber"][i]) for i in range(table["length"])),
+            sorted([("fib", "/path/n.js", 3, 15), ("fib", "/path/other.js", 3, 15), ("(anonymous)", "node:fs", 1, 1),
+                    ("Builtin:ArrayPush", False, None, None)]),
+        )
+
     def test_late_functions(self):
         """A perf map is read when the process ends: it names what was sampled before, but not what is in a file."""
         self.recording.sample(self.thread, 0x900010, 0x900101, 0x10010)

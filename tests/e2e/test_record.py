@@ -146,6 +146,20 @@ class ExitStatus(support.TestCase):
         result = self.record(program, "200", options=["-r", "1"])
         self.assertEqual(result.status, 0, result)
 
+    def test_long_names_of_programs_are_whole(self):
+        for name, text in (("a-program-with-a-long-name", None), ("a-script-with-a-long-name.sh",
+                           "#!/bin/sh\ni=0; while [ $i -lt 100000 ]; do i=$((i+1)); done\n")):
+            with self.subTest(name=name):
+                path = self.folder / name
+                if text:
+                    path.write_text(text)
+                    path.chmod(0o755)
+                else:
+                    shutil.copy(support.build_program("split.c", "-O1", "-g"), path)
+                self.record(path, "100")
+                profile = support.read_profile(self.folder / "profile.json.gz")
+                self.assertEqual({thread["processName"] for thread in profile["threads"]}, {name})
+
     def test_words_of_the_command_stay_whole(self):
         path = self.folder / "a b c"
         shutil.copy(support.build_program("split.c", "-O1", "-g"), path)
