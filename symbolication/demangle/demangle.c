@@ -126,11 +126,13 @@ bool sp_demangle(const char *name, struct sp_buffer *out)
 
 bool sp_demangle_as(const char *name, enum sp_demangle_style style, struct sp_buffer *out)
 {
-	if (name[0] != '_' && name[0] != 'c')
+	if (name[0] != '_' && name[0] != 'c' && name[0] != '?')
 		return false;
 	size_t length = strlen(name);
 	if (length > SP_DEMANGLE_INPUT_LIMIT)
 		return false;
+	if (name[0] == '?')
+		return sp_demangle_msvc(name, length, out);
 	const char *suffix = memchr(name, '@', length);
 	if (!suffix)
 		return demangle_plain(name, length, style, out);
