@@ -135,6 +135,10 @@ const uint8_t *sp_object_build_id(const struct sp_object *object, size_t *ret_si
 /* The path of the PDB as a PE file's linker wrote it; NULL when there is none. */
 const char *sp_object_pdb_path(const struct sp_object *object);
 
+/* Where a PE file's table of functions with unwind information is (.pdata), as a relative address; false when there is
+ * none. */
+bool sp_object_exception_table(const struct sp_object *object, uint32_t *ret_address, uint32_t *ret_size);
+
 struct sp_debug_link {
 	const char *name; /* .gnu_debuglink */
 	uint32_t crc;

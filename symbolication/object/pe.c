@@ -362,6 +362,16 @@ const char *sp_object_pdb_path(const struct sp_object *object)
 	return object->info.kind == SPSYM_KIND_PE ? sp_pe(object)->pdb_path : NULL;
 }
 
+bool sp_object_exception_table(const struct sp_object *object, uint32_t *ret_address, uint32_t *ret_size)
+{
+	if (object->info.kind != SPSYM_KIND_PE)
+		return false;
+	const struct sp_pe_directory *directory = &sp_pe(object)->directories[SP_PE_DIR_EXCEPTION];
+	*ret_address = directory->address;
+	*ret_size = directory->size;
+	return directory->address && directory->size;
+}
+
 const struct sp_object_format sp_pe_format = {
 	.probe = probe,
 	.open = open_pe,
