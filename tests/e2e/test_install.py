@@ -96,9 +96,31 @@ class InstallTest(support.TestCase):
                 with self.subTest(language=language, static=static):
                     self.check_link(language, static)
 
+    @support.needs("cc", "c++", "pkg-config")
+    def test_example_of_the_manual(self):
+        """The program in docs/symbolication.md compiles as C and as C++, and finds its own main()."""
+        text = (support.ROOT / "docs" / "symbolication.md").read_text()
+        blocks = re.findall(r"^```c\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        self.assertEqual(len(blocks), 1)
+        for language in ("c", "c++"):
+            with self.subTest(language=language):
+                program, env = self.link(language, False, blocks[0], "-g")
+                address = re.search(r"^(\w+) T main$", support.run("nm", program).out, re.MULTILINE)[1]
+                result = support.run(program, program, address, "0", env=env)
+                self.assertEqual((result.status, result.err), (0, ""), result)
+                line = 1 + blocks[0][: blocks[0].index("int main(")].count("\n")
+                self.assertRegex(result.out, rf"^0x\w+: main\n    main at .*/use\.c\w*:({line}|{line + 1})\n0x0: \?\?\n$")
+                self.assertEqual(support.run(program, "nowhere", "0", env=env).status, 1)
+
     def check_link(self, language, static):
-        source = self.folder / f"use.{'c' if language == 'c' else 'cpp'}"
         text = PROGRAM if language == "c" else PROGRAM.replace("int sp_error", 'extern "C" int sp_error')
+        program, env = self.link(language, static, text)
+        result = support.run(program, env=env)
+        self.assertEqual((result.status, result.out), (0, "0403020106050807090A0B0C0D0E0F100 7\n"), result)
+
+    def link(self, language, static, text, *options):
+        """Compiles against what is installed; gives the program and the environment that it runs in."""
+        source = self.folder / f"use.{'c' if language == 'c' else 'cpp'}"
         source.write_text(text)
         pc = self.installed("lib/**/spsym.pc").parent
         env = {"PKG_CONFIG_PATH": pc}
@@ -112,9 +134,7 @@ class InstallTest(support.TestCase):
         compiler = "cc -std=c11" if language == "c" else "c++"
         if static:
             flags = flags.replace("-lspsym", "-Wl,-Bstatic -lspsym -Wl,-Bdynamic")
-        command = f"{compiler} -Wall -Wextra -Werror -o '{program}' '{source}' {flags}"
+        command = f"{compiler} {' '.join(options)} -Wall -Wextra -Werror -o '{program}' '{source}' {flags}"
         result = support.run("sh", "-c", command, env=env)
         self.assertEqual(result.status, 0, f"{command}\n{result}")
-        library = {} if static else {"LD_LIBRARY_PATH": pc.parent}
-        result = support.run(program, env=library)
-        self.assertEqual((result.status, result.out), (0, "0403020106050807090A0B0C0D0E0F100 7\n"), result)
+        return program, {} if static else {"LD_LIBRARY_PATH": pc.parent}
