@@ -82,10 +82,10 @@ static struct sp_error *take_engine(const struct sp_parsed *parsed, enum spsym_e
 	return NULL;
 }
 
-struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, spsym_context **ret)
+struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, bool stays, spsym_context **ret)
 {
 	char *cache = NULL, *servers = NULL, *windows_servers = NULL;
-	struct spsym_options options = { .offline = sp_option_given(parsed, "offline") };
+	struct spsym_options options = { .offline = sp_option_given(parsed, "offline"), .no_background = !stays };
 	struct sp_error *error = take_engine(parsed, &options.engine);
 	if (!error)
 		error = join_values(parsed, "debuginfod", &servers);

@@ -33,8 +33,9 @@ int sp_cli_fail(struct sp_error *error, int status);
 /* Handles --help and parse errors: true when the command must return *ret_status at once. */
 bool sp_cli_parse(const char *name, int argc, char **argv, int usage_status, struct sp_parsed *ret, int *ret_status);
 
-/* The symbol context that the options ask for, with sp's cache folder. */
-struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, spsym_context **ret);
+/* The symbol context that the options ask for, with sp's cache folder. `stays`: the command serves look-ups for a
+ * while, so that indexes are worth their making. */
+struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, bool stays, spsym_context **ret);
 
 /* The viewer options given on the command line, checked. `ret->profile_path`, `symbols` and `log` are the caller's to
  * fill. */

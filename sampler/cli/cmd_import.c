@@ -52,7 +52,7 @@ static struct sp_error *import_and_view(const struct sp_parsed *parsed, struct s
 		return sp_error_create(SP_ERROR_USAGE, "--save-only and --serve contradict each other");
 	struct sp_error *error = sp_cli_view_options(parsed, &view);
 	if (!error)
-		error = sp_cli_symbols(parsed, &symbols);
+		error = sp_cli_symbols(parsed, true, &symbols);
 	if (error)
 		return error;
 	import->output = output ? output : DEFAULT_OUTPUT;

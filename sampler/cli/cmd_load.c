@@ -38,7 +38,7 @@ static struct sp_error *load(const struct sp_parsed *parsed)
 	if (error)
 		return error;
 	spsym_context *symbols;
-	error = sp_cli_symbols(parsed, &symbols);
+	error = sp_cli_symbols(parsed, true, &symbols);
 	if (error)
 		return error;
 	view.profile_path = parsed->operands[0];

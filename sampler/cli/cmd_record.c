@@ -187,7 +187,7 @@ static struct sp_error *take_options(struct record *record)
 	if (!error)
 		error = sp_cli_view_options(parsed, &record->view);
 	if (!error)
-		error = sp_cli_symbols(parsed, &record->symbols);
+		error = sp_cli_symbols(parsed, true, &record->symbols);
 	if (error)
 		return error;
 	const char *output = sp_option_value(parsed, "output");

@@ -253,7 +253,7 @@ static struct sp_error *symbolicate(struct symbolicate *s)
 	if (!s->parsed.operand_count)
 		return sp_error_create(SP_ERROR_USAGE, "sp symbolicate takes a file (see 'sp symbolicate --help')");
 	s->json = sp_option_given(&s->parsed, "json");
-	struct sp_error *error = sp_cli_symbols(&s->parsed, &s->symbols);
+	struct sp_error *error = sp_cli_symbols(&s->parsed, false, &s->symbols);
 	if (error)
 		return error;
 	const char *path = s->parsed.operands[0];

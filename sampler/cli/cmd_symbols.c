@@ -192,7 +192,7 @@ static struct sp_error *run(struct symbols *s, int *ret_status)
 	if (!action || s->parsed.operand_count < 2)
 		return sp_error_create(SP_ERROR_USAGE, "sp symbols takes identify, list or why, and files "
 		                                       "(see 'sp symbols --help')");
-	struct sp_error *error = sp_cli_symbols(&s->parsed, &s->context);
+	struct sp_error *error = sp_cli_symbols(&s->parsed, false, &s->context);
 	if (error)
 		return error;
 	if (sp_option_given(&s->parsed, "json")) {

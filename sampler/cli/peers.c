@@ -39,7 +39,7 @@ struct sp_error *sp_peer_files_init(struct sp_peer_files *files)
 	*files = (struct sp_peer_files){ 0 };
 	/* Without a cache folder saved indexes are not found; everything else works. */
 	sp_error_destroy(sp_file_cache_folder("symbols", &cache));
-	struct spsym_options options = { .cache_folder = cache, .no_demangling = true };
+	struct spsym_options options = { .cache_folder = cache, .no_demangling = true, .no_background = true };
 	struct sp_error *error = spsym_context_create(&options, &files->symbols);
 	free(cache);
 	return error;
