@@ -46,10 +46,27 @@ static bool parse_address(const char *text, uint64_t *ret)
 	return !*end && !errno;
 }
 
+/* ".init.text+0x10", which is how places in kernel modules are told. */
+static bool parse_place(const struct symbolicate *s, const char *text, uint64_t *ret)
+{
+	char name[256];
+	const char *plus = strrchr(text, '+');
+	uint64_t offset, relative;
+	if (*text != '.' || !plus || (size_t)(plus - text) >= sizeof(name) || !parse_address(plus + 1, &offset))
+		return false;
+	memcpy(name, text, (size_t)(plus - text));
+	name[plus - text] = '\0';
+	struct sp_error *error = spsym_section_address(s->module, name, offset, &relative);
+	bool found = !error;
+	sp_error_destroy(error);
+	*ret = found ? s->base + relative : 0;
+	return found;
+}
+
 static struct sp_error *ask(struct symbolicate *s, const char *text)
 {
 	struct asked asked = { 0 };
-	if (!parse_address(text, &asked.address))
+	if (!parse_address(text, &asked.address) && !parse_place(s, text, &asked.address))
 		asked.text = text;
 	/* Below the base there is nothing, which the largest address finds, too. */
 	uint64_t relative = asked.address < s->base ? UINT64_MAX : asked.address - s->base;

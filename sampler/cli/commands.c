@@ -196,7 +196,8 @@ const struct sp_command sp_commands[] = {
 	    .summary = "Give the functions, lines and inlined functions of addresses",
 	    .description =
 	        "Looks addresses of a binary or debug file up: hexadecimal, as nm and objdump print them, or with "
-	        "--relative as profiles hold them. Without addresses they are read from stdin, one a line. Separate "
+	        "--relative as profiles hold them; in kernel modules also as section and offset, .init.text+0x10. "
+	        "Without addresses they are read from stdin, one a line. Separate "
 	        "debug "
 	        "files are found as debuggers find them.\n\n"
 	        "An answer begins with the address, then comes the innermost function with file, line and column, then "

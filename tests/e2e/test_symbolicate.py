@@ -52,6 +52,21 @@ class SymbolicateTest(support.TestCase):
         self.assertIn(": main at", absolute)
         self.assertEqual(absolute.split(" ", 1)[1], relative.split(" ", 1)[1])
 
+    def test_section_and_offset(self):
+        """What is not linked has all its sections at 0; addresses are told by section."""
+        source = support.ROOT / "tests/e2e/programs/inlined.cpp"
+        path = self.folder / "x.o"
+        subprocess.run(["c++", "-c", "-g", "-O2", "-o", path, source], check=True)
+        name = ".text._ZN2ns7computeIlEET_S1_"
+        expected = subprocess.run(["addr2line", "-e", path, "-j", name, "-i", "0", "4"], check=True,
+                                  capture_output=True, text=True).stdout.splitlines()
+        out = self.sp_ok("symbolicate", "--json", path, f"{name}+0", f"{name}+0x4").out
+        frames = [frame for line in out.splitlines() for frame in json.loads(line)["frames"]]
+        self.assertEqual([f"{frame['file']}:{frame['line']}" for frame in frames],
+                         [line.split(" (discriminator")[0] for line in expected])
+        self.assertEqual(frames[-1]["function"], "ns::compute<long>(long)")
+        self.assertEqual(self.sp("symbolicate", path, ".nowhere+0x1").out, ".nowhere+0x1: ?? (not an address)\n")
+
     def test_unknown_addresses_and_words(self):
         result = self.sp("symbolicate", self.program(), input="0\n\nffffffffffffffff\nnonsense\n10000000000000000\n")
         self.assertEqual(result.out, "0x0: ??\n0xffffffffffffffff: ??\nnonsense: ?? (not an address)\n"

@@ -170,8 +170,8 @@ static void test_damaged(void **state)
 		                             "FUNC\nFUNC \nFUNC m\nFUNC zz 1 0 x\nFUNC 1000 10\n1000 10 1 0\n",
 		                             "FUNC ffffffffffffffff ffffffffffffffff 0 wraps\nffffffffffffffff 2 1 0\n",
 		                             "FUNC 1000 fffffffffffffffff 0 too long a number\n",
-		                             "FUNC 1000 40 0 f\nINLINE 5 1 0 0 1000 40\nINLINE 99999 1 0 0 1000 40\n"
-		                             "INLINE 0 1 7 7 1000 40 1000\nINLINE\n",
+		                             ("FUNC 1000 40 0 f\nINLINE 5 1 0 0 1000 40\nINLINE 99999 1 0 0 1000 40\n"
+		                              "INLINE 0 1 7 7 1000 40 1000\nINLINE\n"),
 		                             "FILE 99999999999999999999 x\nFILE 0\nFILE x y\nINLINE_ORIGIN 0\n",
 		                             "FUNC 1000 40 0 a\nFUNC 1000 40 0 b\nFUNC 1010 10 0 c\n1010 10 1 0\n",
 		                             "PUBLIC\nPUBLIC m\nPUBLIC 1000\nPUBLIC 1000 0\nPUBLIC zz 0 x\n" };
