@@ -34,6 +34,7 @@ void sp_symbol_file_destroy(struct sp_symbol_file *file)
 	sp_object_destroy(file->object);
 	sp_symbols_deinit(&file->kallsyms);
 	sp_pdb_destroy(file->pdb);
+	sp_portable_pdb_destroy(file->portable);
 	sp_breakpad_destroy(file->breakpad);
 	if (file->map.bytes)
 		sp_file_unmap(&file->map);
@@ -83,7 +84,7 @@ static struct sp_error *open_kallsyms(const void *bytes, size_t size, const char
 /* Whether open_symbols() knows what it is. */
 static bool is_symbols(const void *bytes, size_t size)
 {
-	return sp_pdb_probe(bytes, size) || sp_breakpad_probe(bytes, size);
+	return sp_pdb_probe(bytes, size) || sp_portable_pdb_probe(bytes, size) || sp_breakpad_probe(bytes, size);
 }
 
 /* A file of symbols only. The bytes must outlive the file. */
@@ -92,13 +93,20 @@ static struct sp_error *open_symbols(const void *bytes, size_t size, const char 
 	struct sp_symbol_file *file = file_create(path);
 	if (!file)
 		return sp_error_no_memory();
-	struct sp_error *error = sp_breakpad_probe(bytes, size) ? sp_breakpad_open(bytes, size, path, &file->breakpad)
-	                                                        : sp_pdb_open(bytes, size, path, &file->pdb);
+	struct sp_error *error;
+	if (sp_breakpad_probe(bytes, size))
+		error = sp_breakpad_open(bytes, size, path, &file->breakpad);
+	else if (sp_portable_pdb_probe(bytes, size))
+		error = sp_portable_pdb_open(bytes, size, path, &file->portable);
+	else
+		error = sp_pdb_open(bytes, size, path, &file->pdb);
 	if (error) {
 		sp_symbol_file_destroy(file);
 		return error;
 	}
-	file->info = file->pdb ? *sp_pdb_info(file->pdb) : *sp_breakpad_info(file->breakpad);
+	file->info = file->pdb        ? *sp_pdb_info(file->pdb)
+	             : file->portable ? *sp_portable_pdb_info(file->portable)
+	                              : *sp_breakpad_info(file->breakpad);
 	*ret = file;
 	return NULL;
 }

@@ -7,17 +7,19 @@
 #include "symbolication/breakpad/breakpad.h"
 #include "symbolication/object/object.h"
 #include "symbolication/pdb/pdb.h"
+#include "symbolication/pdb/portable.h"
 
 struct sp_symbol_file {
 	char *path; /* owned; as opened, or the name given */
 	struct spsym_file_info info;
-	struct sp_object *object;     /* owned; NULL for the kinds below */
-	struct sp_symbols kallsyms;   /* SPSYM_KIND_KALLSYMS */
-	struct sp_pdb *pdb;           /* owned; SPSYM_KIND_PDB */
-	struct sp_breakpad *breakpad; /* owned; SPSYM_KIND_BREAKPAD */
-	struct sp_file_map map;       /* what `pdb` or `breakpad` reads, if it was mapped for it */
-	uint8_t *unpacked;            /* owned; what they read, if it was unpacked for them */
-	bool downloaded;              /* from a server: paths in it mean nothing on this machine */
+	struct sp_object *object;         /* owned; NULL for the kinds below */
+	struct sp_symbols kallsyms;       /* SPSYM_KIND_KALLSYMS */
+	struct sp_pdb *pdb;               /* owned; SPSYM_KIND_PDB */
+	struct sp_breakpad *breakpad;     /* owned; SPSYM_KIND_BREAKPAD */
+	struct sp_portable_pdb *portable; /* owned; SPSYM_KIND_PDB of .NET, which knows no addresses */
+	struct sp_file_map map;           /* what those three read, if it was mapped for them */
+	uint8_t *unpacked;                /* owned; what they read, if it was unpacked for them */
+	bool downloaded;                  /* from a server: paths in it mean nothing on this machine */
 };
 
 /* Opens and identifies a file: object files, PDBs, Breakpad files, kernel symbol lists, and any of them compressed

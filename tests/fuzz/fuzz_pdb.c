@@ -1,5 +1,7 @@
-/* Fuzz target: the PDB reader on any bytes: all symbols, then frames and symbols of many addresses. */
+/* Fuzz target: the PDB reader on any bytes: all symbols, then frames and symbols of many addresses; of portable PDBs,
+ * places of methods. */
 #include "symbolication/pdb/pdb.h"
+#include "symbolication/pdb/portable.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +39,30 @@ static void look_up(struct sp_pdb *pdb, const struct sp_symbols *symbols)
 	}
 }
 
+static void read_portable(const uint8_t *data, size_t size)
+{
+	struct sp_portable_pdb *pdb;
+	struct sp_error *error = sp_portable_pdb_open(data, size, "fuzz", &pdb);
+	if (error) {
+		sp_error_destroy(error);
+		return;
+	}
+	for (uint32_t method = 0; method < 64; method++) {
+		struct sp_portable_place place;
+		error = sp_portable_pdb_find(pdb, method, method * 4, &place);
+		if (!error)
+			free(place.file);
+		sp_error_destroy(error);
+	}
+	sp_portable_pdb_destroy(pdb);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	if (sp_portable_pdb_probe(data, size)) {
+		read_portable(data, size);
+		return 0;
+	}
 	struct sp_pdb *pdb;
 	struct sp_symbols symbols;
 	struct sp_error *error = sp_pdb_open(data, size, "fuzz", &pdb);
