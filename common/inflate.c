@@ -276,6 +276,7 @@ static inline void copy_fast(uint8_t *out, unsigned offset, unsigned length)
 		bits >>= (count);     \
 		bit_count -= (count); \
 	} while (0)
+/* NOLINTBEGIN(bugprone-macro-parentheses): `entry` is declared here */
 #define LOOK_UP(table, table_bits, entry)                                                             \
 	uint32_t entry = (table)[bits & ((1u << (table_bits)) - 1)];                                  \
 	if (__builtin_expect((entry & KIND) == SECOND, 0)) {                                          \
@@ -283,6 +284,7 @@ static inline void copy_fast(uint8_t *out, unsigned offset, unsigned length)
 		entry = (table)[(entry >> 16) + (bits & (((uint64_t)1 << (entry >> 8 & 0x1f)) - 1))]; \
 	}                                                                                             \
 	TAKE(entry & 0xff)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 enum outcome { MORE, ENDED, CORRUPT };
 

@@ -22,8 +22,10 @@ struct sp_library_function {
 	void *pointer; /* to the pointer that gets the function */
 };
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): a declaration, and a name that # needs as it is */
 #define SP_LIBRARY_MEMBER(function) __typeof__(function) *function;
 #define SP_LIBRARY_ENTRY(function) { #function, &function },
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* Loads the first of `names` (NULL-terminated) that is there, finds all functions, and keeps it for the life of the
  * process. SP_ERROR_UNSUPPORTED: it is not installed, or lacks a function. */

@@ -35,7 +35,6 @@ llvm cmd:llvm-objcopy
 gcc-aarch64-linux-gnu cmd:aarch64-linux-gnu-gcc
 libc6-dev-arm64-cross h:stdio.h
 musl-tools cmd:musl-gcc
-qemu-user cmd:qemu-aarch64
 dwz cmd:dwz
 elfutils cmd:eu-strip
 xz-utils cmd:xz

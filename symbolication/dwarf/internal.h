@@ -523,7 +523,7 @@ struct sp_error *dw_name_find(struct dw_die die, struct dw_name *ret);
  * taken from one DIE to the next one in the order of the file. It is freed with free(); NULL without memory. */
 struct dw_walker;
 bool dw_name_follow(struct dw_die die, struct dw_name *ret, struct dw_die *ret_last);
-struct sp_error *dw_name_qualify(struct dw_die last, struct dw_walker *walker, struct dw_name *name);
+struct sp_error *dw_name_qualify(struct dw_die die, struct dw_walker *walker, struct dw_name *name);
 struct dw_walker *dw_walker_create(const struct dw_unit *unit);
 void dw_names_destroy(struct dw_names *names);
 void dw_scopes_destroy(struct dw_scopes *scopes);

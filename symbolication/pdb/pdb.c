@@ -53,7 +53,7 @@ const char *pdb_stream_string(struct sp_pdb *pdb, uint32_t stream, uint32_t offs
 			return (const char *)bytes;
 		length = size;
 	}
-	char *copy = malloc(most);
+	char *copy = malloc(most + 1);
 	const char *kept = NULL;
 	if (copy && msf_read(&pdb->msf, stream, offset, copy, most)) {
 		const char *nul = memchr(copy, 0, most);
@@ -199,7 +199,7 @@ static struct sp_error *read_parts(struct sp_pdb *pdb, const uint32_t sizes[PART
 	memset(streams, 0xff, sizeof(streams));
 	size_t known = sizes[DEBUG_HEADER] / 2 < DEBUG_STREAMS ? sizes[DEBUG_HEADER] / 2 : DEBUG_STREAMS;
 	if (!msf_read(&pdb->msf, PDB_STREAM_DBI, at[DEBUG_HEADER], streams, known * 2))
-		known = 0;
+		memset(streams, 0xff, sizeof(streams));
 	struct sp_error *error = read_modules(pdb, at[MODULES], sizes[MODULES]);
 	if (!error)
 		error = pdb_read_contributions(pdb, at[CONTRIBUTIONS], sizes[CONTRIBUTIONS]);
