@@ -43,6 +43,7 @@ groff-base cmd:groff
 zsh cmd:zsh
 fish cmd:fish
 python3 cmd:python3
+python3-venv cmd:python3
 nodejs cmd:node
 npm cmd:npm
 '

@@ -237,4 +237,5 @@ const struct sp_importer_ops sp_etl_importer = {
 	.name = "ETL",
 	.probe = probe,
 	.import = import,
+	.filter = sp_etl_filter,
 };

@@ -27,6 +27,7 @@ struct sp_trace_process {
 	bool ended, started;    /* seen to end; seen to begin */
 	uint32_t name, command; /* strings; SP_INTERN_NONE = unknown */
 	uint32_t main_thread;   /* the first one; SP_TRACE_NONE = none known */
+	uint32_t older;         /* that had the number before; SP_TRACE_NONE = none */
 };
 
 struct sp_trace_thread {
@@ -37,6 +38,7 @@ struct sp_trace_thread {
 	bool guessed; /* only known from events that name it */
 	uint16_t idle_cpu;
 	uint32_t name;
+	uint32_t older;   /* that had the number before; SP_TRACE_NONE = none */
 	uint32_t pending; /* newest sample that may still get a stack; a list by sample.next */
 	/* Context switches. */
 	bool on_cpu, off_cpu;
@@ -239,6 +241,12 @@ uint32_t sp_trace_process_now(struct sp_trace *trace, uint32_t pid);
 /* The same for threads. `cpu` tells idle threads (TID 0) apart. `pid`: its process where known. */
 uint32_t sp_trace_thread_now(struct sp_trace *trace, uint32_t tid, uint32_t pid, uint16_t cpu, uint64_t time);
 
+bool sp_trace_has_filter(const struct sp_import_options *options);
+/* Which processes are asked for: sets chosen[process] to 0 (wanted) or SP_HANDLE_NONE. */
+void sp_trace_choose_processes(const struct sp_trace *trace, const struct sp_import_options *options, uint32_t *chosen);
+/* The process that had the parent's number when `child` began; SP_TRACE_NONE = unknown. */
+uint32_t sp_trace_parent_of(const struct sp_trace *trace, uint32_t child);
+
 /* trace_image.c */
 bool sp_trace_image_event(struct sp_trace *trace, const struct sp_etl_event *event);
 bool sp_trace_image_id_event(struct sp_trace *trace, const struct sp_etl_event *event);
@@ -260,6 +268,9 @@ bool sp_trace_stack_finish(struct sp_trace *trace);
 
 /* trace_code.c: methods of the .NET and JavaScript runtimes. False without memory; *ret_taken: it was one. */
 bool sp_trace_code_event(struct sp_trace *trace, const struct sp_etl_event *event, bool *ret_taken);
+
+/* Whether an EVENT_HEADER event tells of code made at run time. */
+bool sp_trace_is_code(const struct sp_etl_event *event);
 
 /* trace_provider.c */
 bool sp_trace_provider_event(struct sp_trace *trace, const struct sp_etl_event *event);

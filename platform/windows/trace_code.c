@@ -133,6 +133,16 @@ static bool take_javascript(struct sp_trace *trace, const struct sp_etl_event *e
 	return !trace->failed && add_method(trace, &method);
 }
 
+bool sp_trace_is_code(const struct sp_etl_event *event)
+{
+	if (event->type != SP_ETL_TYPE_EVENT32 && event->type != SP_ETL_TYPE_EVENT64)
+		return false;
+	if (sp_guid_equal(event->guid, &jscript))
+		return true;
+	return (event->id == CLR_LOAD || event->id == CLR_UNLOAD) &&
+	       (sp_guid_equal(event->guid, &clr) || sp_guid_equal(event->guid, &clr_rundown));
+}
+
 bool sp_trace_code_event(struct sp_trace *trace, const struct sp_etl_event *event, bool *ret_taken)
 {
 	bool rundown = false;

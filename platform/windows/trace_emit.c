@@ -72,66 +72,6 @@ static struct sp_error *put_meta(struct emitter *e, const char *key, const char 
 
 /* ---- Which processes and threads ---- */
 
-static bool name_fits(const char *name, const char *wanted)
-{
-	size_t length = strlen(wanted);
-	return name && !strncasecmp(name, wanted, length) && (!name[length] || !strcasecmp(name + length, ".exe"));
-}
-
-static bool is_asked_for(const struct sp_import_options *options, const struct sp_trace *trace,
-                         const struct sp_trace_process *process)
-{
-	for (size_t i = 0; i < options->pid_count; i++)
-		if (options->pids[i] == process->pid)
-			return true;
-	for (const char *const *name = options->names; name && *name; name++)
-		if (name_fits(sp_trace_get(trace, process->name), *name))
-			return true;
-	return false;
-}
-
-static bool has_filter(const struct sp_import_options *options)
-{
-	return options->pid_count || (options->names && options->names[0]);
-}
-
-/* The process that had the parent's number when `child` began. */
-static uint32_t parent_of(const struct sp_trace *trace, uint32_t child)
-{
-	const struct sp_trace_process *process = &trace->processes.items[child];
-	for (size_t i = trace->processes.count; i-- > 0;) {
-		const struct sp_trace_process *other = &trace->processes.items[i];
-		if (i != child && other->pid == process->parent_pid && other->start <= process->start &&
-		    process->start <= other->end)
-			return (uint32_t)i;
-	}
-	return SP_TRACE_NONE;
-}
-
-/* 0 = wanted (a handle follows), SP_HANDLE_NONE = left out. */
-static void choose_processes(struct emitter *e)
-{
-	const struct sp_trace *trace = e->trace;
-	const struct sp_import_options *options = trace->options;
-	bool filter = has_filter(options), changed = options->children;
-	for (size_t i = 0; i < trace->processes.count; i++)
-		e->process_handles[i] = !filter || is_asked_for(options, trace, &trace->processes.items[i])
-		                            ? 0
-		                            : SP_HANDLE_NONE;
-	for (unsigned round = 0; changed && round < 64; round++) {
-		changed = false;
-		for (size_t i = 0; i < trace->processes.count; i++) {
-			if (e->process_handles[i] != SP_HANDLE_NONE)
-				continue;
-			uint32_t parent = parent_of(trace, (uint32_t)i);
-			if (parent != SP_TRACE_NONE && e->process_handles[parent] != SP_HANDLE_NONE) {
-				e->process_handles[i] = 0;
-				changed = true;
-			}
-		}
-	}
-}
-
 /* Threads with something to show, and the first one of each process. */
 static void choose_threads(struct emitter *e)
 {
@@ -156,7 +96,7 @@ static void choose_threads(struct emitter *e)
 	for (size_t i = 0; i < trace->processes.count; i++)
 		if (trace->processes.items[i].main_thread != SP_TRACE_NONE)
 			e->thread_handles[trace->processes.items[i].main_thread] = 0;
-	bool filter = has_filter(trace->options);
+	bool filter = sp_trace_has_filter(trace->options);
 	for (size_t i = 0; i < trace->threads.count; i++) {
 		uint32_t process = trace->threads.items[i].process;
 		bool left_out = process == SP_TRACE_NONE ? filter : e->process_handles[process] == SP_HANDLE_NONE;
@@ -248,7 +188,7 @@ static struct sp_error *put_process(struct emitter *e, uint32_t index)
 	const struct sp_trace *trace = e->trace;
 	const struct sp_trace_process *process = &trace->processes.items[index];
 	const char *name = sp_trace_get(trace, process->name);
-	uint32_t parent = parent_of(trace, index), handle = e->next_process++;
+	uint32_t parent = sp_trace_parent_of(trace, index), handle = e->next_process++;
 	if (!name && process->pid == 0)
 		name = "Idle";
 	struct sp_record record = { .type = SP_RECORD_PROCESS,
@@ -865,7 +805,7 @@ static bool prepare(struct emitter *e)
 		if (trace->intervals.items[i].ns < e->base_interval)
 			e->base_interval = trace->intervals.items[i].ns;
 	set_range(e);
-	choose_processes(e);
+	sp_trace_choose_processes(e->trace, e->trace->options, e->process_handles);
 	choose_threads(e);
 	if (!list_processes(e) || !list_code(e) || !list_turns(e))
 		return false;
@@ -886,9 +826,9 @@ static void describe_emptiness(struct emitter *e)
 		snprintf(text, sizeof(text),
 		         "the trace has no CPU samples: it was recorded without the sampled profile "
 		         "(wpr -start CPU, xperf -on PROC_THREAD+LOADER+PROFILE -stackwalk Profile)");
-	else if (has_filter(trace->options) && !e->result->processes)
+	else if (sp_trace_has_filter(trace->options) && !e->result->processes)
 		snprintf(text, sizeof(text), "the trace has no such process (sp import --list shows which it has)");
-	else if (has_filter(trace->options))
+	else if (sp_trace_has_filter(trace->options))
 		snprintf(text, sizeof(text), "no samples of the chosen processes among %llu in the trace",
 		         (unsigned long long)counts->samples);
 	else if (trace->options->time_limited)

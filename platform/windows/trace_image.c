@@ -218,14 +218,35 @@ bool sp_trace_system_event(struct sp_trace *trace, const struct sp_etl_event *ev
 	return !trace->failed;
 }
 
+/* "C:\\Windows\\" */
+static const char *system_root(const struct sp_trace *trace)
+{
+	const char *root = sp_trace_get(trace, trace->system_root);
+	return root && strlen(root) >= 4 && root[1] == ':' ? root : "C:\\Windows\\";
+}
+
+/* What lies on a server: "\\Device\\Mup\\server\\share\\...", with a mapped drive in front as ";Z:000000...\\". */
+static bool network_path(const char *path, char *out, size_t size)
+{
+	static const char *const prefixes[] = { "\\Device\\Mup\\", "\\Device\\LanmanRedirector\\",
+		                                "\\Device\\DfsClient\\", "\\DfsClient\\" };
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+		size_t length = strlen(prefixes[i]);
+		if (strncasecmp(path, prefixes[i], length))
+			continue;
+		const char *rest = path + length, *next = strchr(rest, '\\');
+		while (*rest == ';' && next) {
+			rest = next + 1;
+			next = strchr(rest, '\\');
+		}
+		snprintf(out, size, "\\\\%s", rest);
+		return true;
+	}
+	return false;
+}
+
 void sp_trace_dos_path(const struct sp_trace *trace, const char *path, char *out, size_t size)
 {
-	static const struct {
-		const char *from, *to;
-	} known[] = { { "\\??\\", "" },
-		      { "\\SystemRoot\\", "C:\\Windows\\" },
-		      { "\\Device\\Mup\\", "\\\\" },
-		      { "\\Device\\LanmanRedirector\\", "\\\\" } };
 	for (size_t i = 0; i < trace->volumes.count; i++) {
 		const char *nt = sp_trace_get(trace, trace->volumes.items[i].nt);
 		const char *dos = sp_trace_get(trace, trace->volumes.items[i].dos);
@@ -235,17 +256,18 @@ void sp_trace_dos_path(const struct sp_trace *trace, const char *path, char *out
 		snprintf(out, size, "%s%s", dos, path + length);
 		return;
 	}
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		size_t length = strlen(known[i].from);
-		if (strncasecmp(path, known[i].from, length))
-			continue;
-		snprintf(out, size, "%s%s", known[i].to, path + length);
+	if (network_path(path, out, size))
+		return;
+	if (!strncasecmp(path, "\\??\\", 4)) {
+		snprintf(out, size, "%s", path + 4);
+		return;
+	}
+	if (!strncasecmp(path, "\\SystemRoot\\", 12)) {
+		snprintf(out, size, "%s%s", system_root(trace), path + 12);
 		return;
 	}
 	/* Load events write \Windows\System32\x.dll for what lies on the system's drive. */
-	const char *root = sp_trace_get(trace, trace->system_root);
-	if (!root || strlen(root) < 4 || root[1] != ':')
-		root = "C:\\Windows\\";
+	const char *root = system_root(trace);
 	size_t length = strlen(root + 2);
 	bool inside = !strncasecmp(path, root + 2, length);
 	snprintf(out, size, "%.2s%s", inside ? root : "", path);

@@ -19,7 +19,8 @@ static uint32_t add_process(struct sp_trace *trace, uint32_t pid, uint64_t start
 		                            .end = UINT64_MAX,
 		                            .name = SP_INTERN_NONE,
 		                            .command = SP_INTERN_NONE,
-		                            .main_thread = SP_TRACE_NONE };
+		                            .main_thread = SP_TRACE_NONE,
+		                            .older = newest(&trace->by_pid, pid) };
 	uint32_t index = (uint32_t)trace->processes.count;
 	if (!sp_vector_push(&trace->processes, process) || !sp_map_put(&trace->by_pid, pid, index)) {
 		trace->failed = true;
@@ -92,7 +93,8 @@ static uint32_t add_thread(struct sp_trace *trace, uint64_t key, uint32_t tid, u
 		                          .end = UINT64_MAX,
 		                          .name = SP_INTERN_NONE,
 		                          .pending = SP_TRACE_NONE,
-		                          .waker = SP_TRACE_NONE };
+		                          .waker = SP_TRACE_NONE,
+		                          .older = newest(&trace->by_tid, key) };
 	uint32_t index = (uint32_t)trace->threads.count;
 	if (!sp_vector_push(&trace->threads, thread) || !sp_map_put(&trace->by_tid, key, index)) {
 		trace->failed = true;
@@ -131,9 +133,7 @@ uint32_t sp_trace_thread_now(struct sp_trace *trace, uint32_t tid, uint32_t pid,
 			return index;
 		}
 	}
-	uint64_t start = index == SP_TRACE_NONE ? 0 : trace->threads.items[index].end;
-	if (start == UINT64_MAX)
-		start = time; /* of another process: a start and an end got lost */
+	uint64_t start = index == SP_TRACE_NONE ? 0 : time; /* after another one: its start got lost */
 	uint32_t process = sp_trace_process_now(trace, tid ? pid : 0);
 	index = add_thread(trace, key, tid, process, start);
 	if (index != SP_TRACE_NONE) {
@@ -193,4 +193,60 @@ bool sp_trace_thread_event(struct sp_trace *trace, const struct sp_etl_event *ev
 		thread->end = event->time;
 	}
 	return !trace->failed;
+}
+
+/* ---- Which are asked for ---- */
+
+static bool name_fits(const char *name, const char *wanted)
+{
+	size_t length = strlen(wanted);
+	return name && !strncasecmp(name, wanted, length) && (!name[length] || !strcasecmp(name + length, ".exe"));
+}
+
+static bool is_asked_for(const struct sp_import_options *options, const struct sp_trace *trace,
+                         const struct sp_trace_process *process)
+{
+	for (size_t i = 0; i < options->pid_count; i++)
+		if (options->pids[i] == process->pid)
+			return true;
+	for (const char *const *name = options->names; name && *name; name++)
+		if (name_fits(sp_trace_get(trace, process->name), *name))
+			return true;
+	return false;
+}
+
+bool sp_trace_has_filter(const struct sp_import_options *options)
+{
+	return options->pid_count || (options->names && options->names[0]);
+}
+
+uint32_t sp_trace_parent_of(const struct sp_trace *trace, uint32_t child)
+{
+	const struct sp_trace_process *process = &trace->processes.items[child];
+	for (size_t i = trace->processes.count; i-- > 0;) {
+		const struct sp_trace_process *other = &trace->processes.items[i];
+		if (i != child && other->pid == process->parent_pid && other->start <= process->start &&
+		    process->start <= other->end)
+			return (uint32_t)i;
+	}
+	return SP_TRACE_NONE;
+}
+
+void sp_trace_choose_processes(const struct sp_trace *trace, const struct sp_import_options *options, uint32_t *chosen)
+{
+	bool filter = sp_trace_has_filter(options), changed = options->children;
+	for (size_t i = 0; i < trace->processes.count; i++)
+		chosen[i] = !filter || is_asked_for(options, trace, &trace->processes.items[i]) ? 0 : SP_HANDLE_NONE;
+	for (unsigned round = 0; changed && round < 64; round++) {
+		changed = false;
+		for (size_t i = 0; i < trace->processes.count; i++) {
+			if (chosen[i] != SP_HANDLE_NONE)
+				continue;
+			uint32_t parent = sp_trace_parent_of(trace, (uint32_t)i);
+			if (parent != SP_TRACE_NONE && chosen[parent] != SP_HANDLE_NONE) {
+				chosen[i] = 0;
+				changed = true;
+			}
+		}
+	}
 }

@@ -11,6 +11,7 @@
 /* Each command: argv[0] is its name; returns the exit status. */
 int sp_cmd_record(int argc, char **argv);
 int sp_cmd_import(int argc, char **argv);
+int sp_cmd_filter(int argc, char **argv);
 int sp_cmd_load(int argc, char **argv);
 int sp_cmd_setup(int argc, char **argv);
 int sp_cmd_symbolicate(int argc, char **argv);

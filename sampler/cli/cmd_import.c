@@ -9,16 +9,6 @@
 
 #define DEFAULT_OUTPUT "profile.json.gz"
 
-/* Finds the importer by the first file. */
-static struct sp_error *find_importer(const char *path, const struct sp_importer_ops **ret)
-{
-	struct sp_error *error = sp_importer_for(path, ret);
-	if (!error && !*ret)
-		error = sp_error_create(SP_ERROR_FORMAT, "%s: not a trace that sp knows (.etl, .etl.zip, .diagsession)",
-		                        path);
-	return error;
-}
-
 /* --list: what the trace has. */
 static struct sp_error *list(struct sp_cli_import *import)
 {
@@ -84,7 +74,7 @@ static struct sp_error *run(const struct sp_parsed *parsed)
 	import.options.markers = markers;
 	struct sp_error *error = markers ? sp_cli_filters(parsed, &filters, &import.options) : sp_error_no_memory();
 	if (!error)
-		error = find_importer(parsed->operands[0], &import.importer);
+		error = sp_cli_importer_for(parsed->operands[0], &import.importer);
 	if (!error)
 		error = sp_option_given(parsed, "list") ? list(&import) : import_and_view(parsed, &import);
 	sp_cli_filters_deinit(&filters);

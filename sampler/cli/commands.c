@@ -142,6 +142,12 @@ static const struct sp_option import_options[] = {
 	VIEWER_REFUSED,
 };
 
+static const struct sp_option filter_options[] = {
+	TRACE_FILTERS,
+	{ 0, "markers", "PROVIDER", SP_OPTION_LIST,
+	  "Keep this provider's events too: its name, its GUID, or all; may be given again", SP_COMPLETE_NONE },
+};
+
 static const struct sp_option setup_options[] = {
 	OPTION_FLAG(0, "sysctl", "Let all programs of all users sample, by a file in /etc/sysctl.d"),
 	OPTION_FLAG(0, "undo", "Take back what sp setup gave, and restore the settings that were before"),
@@ -233,6 +239,18 @@ const struct sp_command sp_commands[] = {
 	        "that was tried for them, with the result. The status is 1 when a file could not be read.",
 	    .options = symbols_options,
 	    .option_count = COUNT(symbols_options),
+	    .operand_completion = SP_COMPLETE_FILE,
+	},
+	{
+	    .name = "filter",
+	    .usage = "IN.etl OUT.etl",
+	    .summary = "Make a smaller trace with only some processes or some time in it",
+	    .description =
+	        "Writes a valid .etl file with the samples of the chosen processes and what these need: their stacks, "
+	        "threads and images, the kernel's images, debug IDs, methods of .NET and JavaScript. Nothing of other "
+	        "processes is in it, neither names nor command lines, so that it can be given away.",
+	    .options = filter_options,
+	    .option_count = COUNT(filter_options),
 	    .operand_completion = SP_COMPLETE_FILE,
 	},
 	{

@@ -86,7 +86,16 @@ void sp_cli_filters_deinit(struct sp_cli_filters *filters)
 
 /* ---- Importing ---- */
 
-static bool show_progress(void *context, uint64_t done, uint64_t total)
+struct sp_error *sp_cli_importer_for(const char *path, const struct sp_importer_ops **ret)
+{
+	struct sp_error *error = sp_importer_for(path, ret);
+	if (!error && !*ret)
+		error = sp_error_create(SP_ERROR_FORMAT, "%s: not a trace that sp knows (.etl, .etl.zip, .diagsession)",
+		                        path);
+	return error;
+}
+
+bool sp_cli_show_progress(void *context, uint64_t done, uint64_t total)
 {
 	unsigned *last = context, percent = total ? (unsigned)(done * 100 / total) : 0;
 	if (percent != *last && isatty(STDERR_FILENO))
@@ -104,8 +113,7 @@ static void say(const struct sp_import_result *result, const struct sp_log *log)
 		sp_log(log, SP_LOG_WARNING, "the profile is empty: %s", result->empty);
 }
 
-/* The folder of a path, for temporary files. */
-static char *folder_of(const char *path)
+char *sp_cli_folder_of(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	char *folder = strdup(slash ? path : ".");
@@ -122,7 +130,7 @@ static struct sp_error *record_trace(struct sp_cli_import *import, const char *r
 	struct sp_error *error = sp_recording_writer_create(recording_path, &recording);
 	if (error)
 		return error;
-	import->options.progress = show_progress;
+	import->options.progress = sp_cli_show_progress;
 	import->options.context = &percent;
 	error = import->importer->import(&import->options, recording, ret);
 	if (isatty(STDERR_FILENO))
@@ -153,7 +161,7 @@ static struct sp_error *write_profile(const struct sp_cli_import *import, const 
 struct sp_error *sp_cli_import_run(struct sp_cli_import *import)
 {
 	struct sp_import_result result = { 0 };
-	char *recording_path, *folder = folder_of(import->output);
+	char *recording_path, *folder = sp_cli_folder_of(import->output);
 	struct sp_error *error = folder ? sp_recording_place(import->output, &recording_path) : sp_error_no_memory();
 	if (error) {
 		free(folder);

@@ -15,6 +15,15 @@ struct sp_cli_import {
 /* Imports, writes the profile, and says what was there. */
 struct sp_error *sp_cli_import_run(struct sp_cli_import *import);
 
+/* The importer for a trace; none is an error. */
+struct sp_error *sp_cli_importer_for(const char *path, const struct sp_importer_ops **ret);
+
+/* The folder of a path, for temporary files; the caller frees it. NULL without memory. */
+char *sp_cli_folder_of(const char *path);
+
+/* An import's progress callback; `context` is an unsigned, the last percentage, 100 at first. */
+bool sp_cli_show_progress(void *context, uint64_t done, uint64_t total);
+
 /* Filters that import and filter share: --pid, --name, --children, --time-range. The arrays are owned. */
 struct sp_cli_filters {
 	uint32_t *pids;

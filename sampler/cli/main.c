@@ -10,9 +10,9 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } runners[] = {
-	{ "record", sp_cmd_record },           { "load", sp_cmd_load },
-	{ "import", sp_cmd_import },           { "setup", sp_cmd_setup },
-	{ "symbolicate", sp_cmd_symbolicate }, { "symbols", sp_cmd_symbols },
+	{ "record", sp_cmd_record },   { "load", sp_cmd_load },   { "import", sp_cmd_import },
+	{ "filter", sp_cmd_filter },   { "setup", sp_cmd_setup }, { "symbolicate", sp_cmd_symbolicate },
+	{ "symbols", sp_cmd_symbols },
 };
 
 static int help(int argc, char **argv)

@@ -123,6 +123,20 @@ def needs_shared_data(name=""):
     return unittest.skipIf(not (SHARED_DATA / name).exists(), "no shared data")
 
 
+@functools.lru_cache(None)
+def dissect_python():
+    """A Python that has dissect.etl, or None."""
+    for folder in (os.environ.get("SP_E2E_VENV"), BUILD / "venv", ROOT / "build" / "venv"):
+        python = pathlib.Path(folder, "bin", "python") if folder else None
+        if python and python.exists() and not run(python, "-c", "import dissect.etl").status:
+            return str(python)
+    return None
+
+
+def needs_dissect():
+    return unittest.skipIf(not dissect_python(), "no dissect.etl (tools/test installs it)")
+
+
 def needs_profiler_cli():
     return unittest.skipIf(not profiler_cli(), "no node or no profiler-cli (tools/test installs both)")
 

@@ -1,13 +1,64 @@
 """sp import: traces of other tools become profiles that the Firefox Profiler reads."""
 
 import collections
+import json
 import os
+import struct
 import unittest
+import zipfile
 
 import support
 import validate_profile
 
 TRACE = support.SHARED_DATA / "etl" / "net.4.5.2.x64.etl.zip"
+
+
+def buffers(path):
+    """The records of each buffer of an ETL file, unpacked."""
+    data, offset = path.read_bytes(), 0
+    while offset < len(data):
+        stored, = struct.unpack_from("<I", data, offset)
+        used, flags = struct.unpack_from("<IH", data, offset + 0x30)
+        body = data[offset + 0x48 : offset + stored]
+        yield unpack_lz77(body, used - 0x48) if flags & 0x40 else body[: used - 0x48]
+        offset += stored
+
+
+def unpack_lz77(data, size):
+    """Plain LZ77 of [MS-XCA], written from the document's pseudocode."""
+    out, at, nibble = bytearray(), 0, None
+    flags = count = 0
+    while len(out) < size:
+        if not count:
+            flags, = struct.unpack_from("<I", data, at)
+            at, count = at + 4, 32
+        count -= 1
+        if not flags >> count & 1:
+            out.append(data[at])
+            at += 1
+            continue
+        match, = struct.unpack_from("<H", data, at)
+        at += 2
+        length, offset = match % 8, match // 8 + 1
+        if length == 7:
+            if nibble is None:
+                length, nibble, at = data[at] % 16, at, at + 1
+            else:
+                length, nibble = data[nibble] // 16, None
+            if length == 15:
+                length, at = data[at], at + 1
+                if length == 255:
+                    length, = struct.unpack_from("<H", data, at)
+                    at += 2
+                    if not length:
+                        length, = struct.unpack_from("<I", data, at)
+                        at += 4
+                    length -= 15 + 7
+                length += 15
+            length += 7
+        for _ in range(length + 3):
+            out.append(out[-offset])
+    return bytes(out)
 
 
 def samples_by_process(profile):
@@ -91,6 +142,96 @@ class EtlTest(support.TestCase):
         self.assertIn("not a trace that sp knows", result.err)
         self.assertEqual(self.sp("import").status, 2)
         self.assertEqual(self.sp("import", "--time-range", "5,4", text).status, 2)
+
+
+def named_stacks(profile):
+    """The samples of all threads as (tid, time, names and addresses of the stack), whatever their numbers are."""
+    shared = profile["shared"]
+    strings, frames, stacks = shared["stringArray"], shared["frameTable"], shared["stackTable"]
+    names = [strings[shared["funcTable"]["name"][func]] for func in frames["func"]]
+    whole = []
+    for frame, offset in zip(stacks["frame"], stacks["prefixOffset"]):
+        whole.append((whole[len(whole) - offset] if offset else ()) + (names[frame],))
+    result = []
+    for thread in profile["threads"]:
+        time = 0
+        for delta, stack in zip(thread["samples"]["timeDeltas"], thread["samples"]["stack"]):
+            time += delta
+            result.append((thread["tid"], round(time, 3), whole[stack]))
+    return result
+
+
+# Counts what dissect.etl, an independent reader, sees in a file.
+DISSECT = """
+import collections, json, sys
+from dissect.etl.etl import ETL
+counts = collections.Counter()
+for record in ETL(open(sys.argv[1], "rb")):
+    counts[type(record.header).__name__] += 1
+print(json.dumps(counts))
+"""
+
+
+@support.needs_shared_data("etl")
+class FilterTest(support.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.trace = self.folder / "in.etl"
+        with zipfile.ZipFile(TRACE) as archive:
+            self.trace.write_bytes(archive.read("net.4.5.2.x64.etl"))
+
+    def filter(self, *options, source=None, name="out.etl"):
+        output = self.folder / name
+        return output, self.sp_ok("filter", source or self.trace, output, *options)
+
+    def import_trace(self, trace, *options):
+        output = self.folder / "profile.json.gz"
+        self.sp_ok("import", "-s", "-o", output, trace, *options)
+        return support.read_profile(output)
+
+    def test_one_process(self):
+        output, result = self.filter("--pid", "3676")
+        self.assertIn("5129 samples", result.err)
+        self.assertLess(output.stat().st_size, self.trace.stat().st_size / 10)
+        filtered = named_stacks(self.import_trace(output))
+        direct = named_stacks(self.import_trace(self.trace, "--pid", "3676"))
+        self.assertEqual(len(filtered), 5129)
+        self.assertEqual(filtered, direct)
+        profile = self.import_trace(output)
+        self.assertEqual({thread["processName"] for thread in profile["threads"]}, {"Test.x64.exe"})
+        # Nothing of the other processes is left, in any encoding.
+        events = b"".join(buffers(output))
+        for word in ("MsMpEng", "explorer.exe", "PerfView.exe"):
+            self.assertFalse(word.encode() in events, word)
+            self.assertFalse(word.encode("utf-16le") in events, word)
+        again, _ = self.filter("--pid", "3676", source=output, name="again.etl")
+        self.assertEqual(again.read_bytes(), output.read_bytes())
+
+    def test_time_range(self):
+        output, _ = self.filter("--name", "Test.x64.exe", "--time-range", "4,5")
+        filtered = named_stacks(self.import_trace(output))
+        direct = named_stacks(self.import_trace(self.trace, "--pid", "3676", "--time-range", "4,5"))
+        # Both begin at their first event.
+        self.assertEqual([sample[2] for sample in filtered], [sample[2] for sample in direct])
+        again, _ = self.filter("--name", "Test.x64.exe", "--time-range", "4,5", source=output, name="again.etl")
+        self.assertEqual(again.read_bytes(), output.read_bytes())
+
+    @support.needs_dissect()
+    def test_another_reader(self):
+        output, result = self.filter("--pid", "3676")
+        counts = support.run(support.dissect_python(), "-c", DISSECT, output)
+        self.assertEqual(counts.status, 0, counts)
+        kept = int(result.err.split(" of ")[0].split(": ")[-1])
+        counts = json.loads(counts.out)
+        self.assertEqual(sum(counts.values()), kept + 1)  # and the header event
+        self.assertEqual(sorted(counts), ["EventHeader", "EventTraceHeader", "PerfinfoTraceHeader", "SystemHeader"])
+
+    def test_usage(self):
+        self.assertEqual(self.sp("filter", self.trace, self.folder / "x.etl").status, 2)
+        self.assertEqual(self.sp("filter", "--pid", "1", self.trace).status, 2)
+        self.assertEqual(self.sp("filter", "--pid", "1", self.folder / "none.etl", "x").status, 1)
+        result = self.sp_ok("filter", "--pid", "99999", self.trace, self.folder / "x.etl")
+        self.assertIn("there is no sample in it", result.err)
 
 
 if __name__ == "__main__":

@@ -11,3 +11,4 @@ with tempfile.TemporaryDirectory() as plain:
     subprocess.run([pathlib.Path(__file__).parent / "seeds_etl.py", plain], check=True)
     for seed in pathlib.Path(plain).iterdir():
         (folder / seed.name).write_bytes(b"\x11" + seed.read_bytes())
+        (folder / (seed.name + "-filter")).write_bytes(b"\x45" + seed.read_bytes())

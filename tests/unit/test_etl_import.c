@@ -121,6 +121,8 @@ static void test_timelines(void **state)
 	assert_string_equal(path, "C:\\Windows\\system32\\ntoskrnl.exe");
 	sp_trace_dos_path(trace, "\\Device\\Mup\\server\\share\\x.dll", path, sizeof(path));
 	assert_string_equal(path, "\\\\server\\share\\x.dll");
+	sp_trace_dos_path(trace, "\\DfsClient\\;Z:00000000000412a1\\server\\share\\x.dll", path, sizeof(path));
+	assert_string_equal(path, "\\\\server\\share\\x.dll");
 	unload(&loaded);
 }
 
