@@ -24,7 +24,7 @@ struct sp_profile_options {
 
 /* What the writer saw, for the summary. */
 struct sp_profile_summary {
-	uint64_t samples, off_cpu_samples; /* without those added for unsampled time in the kernel */
+	uint64_t samples, off_cpu_samples;    /* without those added for unsampled time in the kernel */
 	uint64_t truncated, spliced, guessed; /* stacks */
 	uint64_t lost, throttled;
 	uint64_t processes, threads;

@@ -34,9 +34,9 @@ struct sp_pipeline_counts {
 	uint64_t late;    /* dropped since their time had been passed on, or their thread had ended */
 	uint64_t ends[SP_UNWIND_NO_REGS + 1]; /* user stacks by how they ended, after completion */
 	uint64_t spliced;
-	uint64_t cpu_ns; /* CPU time by the switch records */
+	uint64_t cpu_ns;           /* CPU time by the switch records */
 	uint64_t kernel_estimated; /* weight of the samples that stand for unsampled time in the kernel */
-	uint32_t survivors; /* processes of the tree that were alive at the end */
+	uint32_t survivors;        /* processes of the tree that were alive at the end */
 };
 
 /* Writes the sources' definitions. During a live capture it also pairs the clocks (SP_RECORD_CLOCK) at the start, each

@@ -75,7 +75,7 @@ bool code_is_fiber_start(const struct sp_unwind_module *module, uint64_t address
 {
 	static const uint8_t start_context[] = {
 		0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24
-	}; /* mov %rbx,%rsp; mov (%rsp),%rdi */
+	};                                                           /* mov %rbx,%rsp; mov (%rsp),%rdi */
 	static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa }; /* of a C library made for CET */
 	if (module->input.arch != SP_ARCH_X86_64)
 		return false;

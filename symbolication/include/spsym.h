@@ -218,7 +218,8 @@ spsym_error *spsym_section_address(spsym_module *module, const char *name, uint6
  */
 struct spsym_raw_symbol {
 	const char *name;
-	const char *file; /* source file as the linker notes it, of local symbols (in an object file of all); NULL = none */
+	const char
+	    *file; /* source file as the linker notes it, of local symbols (in an object file of all); NULL = none */
 	uint64_t address; /* relative; one below the base wraps */
 	uint64_t size;
 	uint32_t section; /* index into spsym_sections() of the same file; UINT32_MAX = none */

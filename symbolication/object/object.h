@@ -115,7 +115,8 @@ void sp_symbols_deinit(struct sp_symbols *symbols);
 /* Every named symbol of a table with an address, as in the file: .symtab, or where there is none .dynsym. */
 struct sp_raw_symbol {
 	const char *name;
-	const char *file; /* source file as the linker notes it, for local symbols, and in an object file for all; NULL = none */
+	const char *file; /* source file as the linker notes it, for local symbols, and in an object file for all; NULL
+	                     = none */
 	uint64_t address; /* svma */
 	uint64_t size;
 	uint32_t section; /* index into the sections; UINT32_MAX = absolute or common */
