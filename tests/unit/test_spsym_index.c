@@ -207,8 +207,8 @@ static void damage_costs_the_index_only(void **state)
 	make_program("program", "-O2 -g");
 	static const char *const damages[] = {
 		/* Everywhere but in the header; in the header; cut; empty; another file; a folder. */
-		"python3 -c \"p='$f'; b=bytearray(open(p,'rb').read()); b[2000::97]=bytes(x^1 for x in b[2000::97]); "
-		"open(p,'wb').write(b)\"",
+		("python3 -c \"p='$f'; b=bytearray(open(p,'rb').read()); b[2000::97]=bytes(x^1 for x in b[2000::97]); "
+		 "open(p,'wb').write(b)\""),
 		"printf x | dd of=$f bs=1 seek=70 conv=notrunc",
 		"truncate -s 3000 $f",
 		"truncate -s 0 $f",
