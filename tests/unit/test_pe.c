@@ -78,12 +78,12 @@ static void test_identity(void **state)
 		assert_int_equal(info.base,
 		                 hex_output("llvm-readobj --file-headers %s | sed -n 's/.*ImageBase: //p'", name));
 		assert_true(info.has_code);
-		snprintf(
-		    wanted, sizeof(wanted), "%08X%x",
-		    (unsigned)hex_output(
-		        "llvm-readobj --file-headers %s | sed -n 's/.*TimeDateStamp: .*(0x\\(.*\\))/\\1/p'", name),
-		    (unsigned)strtoul(output_of("llvm-readobj --file-headers %s | sed -n 's/.*SizeOfImage: //p'", name),
-		                      NULL, 10));
+		char *image_size = output_of("llvm-readobj --file-headers %s | sed -n 's/.*SizeOfImage: //p'", name);
+		snprintf(wanted, sizeof(wanted), "%08X%x",
+		         (unsigned)hex_output(
+		             "llvm-readobj --file-headers %s | sed -n 's/.*TimeDateStamp: .*(0x\\(.*\\))/\\1/p'", name),
+		         (unsigned)strtoul(image_size, NULL, 10));
+		free(image_size);
 		assert_string_equal(info.code_id, wanted);
 		if (i == 3)
 			continue;
