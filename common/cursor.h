@@ -43,10 +43,11 @@ static inline void sp_cursor_fail(struct sp_cursor *c)
 	c->at = c->end;
 }
 
-/* The next `size` bytes, or NULL (and bad) when there are fewer. */
+/* The next `size` bytes, or NULL (and bad) when there are fewer; NULL for none, too, when it was bad before. */
 static inline const uint8_t *sp_cursor_bytes(struct sp_cursor *c, uint64_t size)
 {
-	if (size > sp_cursor_left(c)) {
+	size_t left = sp_cursor_left(c);
+	if (size >= left && (size > left || c->bad)) { /* a bad cursor has nothing left */
 		sp_cursor_fail(c);
 		return NULL;
 	}

@@ -1,4 +1,5 @@
 /* sp filter: a first pass learns who is who, a second one writes what the filter keeps. */
+#include "platform/windows/etl_buffer.h"
 #include "platform/windows/etl_filter.h"
 #include "platform/windows/etl_import.h"
 #include "platform/windows/etl_writer.h"
@@ -81,6 +82,24 @@ static struct sp_error *go_on(const struct sp_import_options *options, struct sp
 	return NULL;
 }
 
+/* Whether the event can be the header of what is written: a file may hold damaged ones, too. */
+static bool is_header(const struct sp_etl_event *event)
+{
+	struct sp_etl_header header;
+	return event->group == SP_ETL_GROUP_TRACE && event->opcode == SP_ETL_TRACE_HEADER &&
+	       event->payload == event->record + SP_ETL_SIZE_SYSTEM && sp_etl_header_parse(event, &header);
+}
+
+static bool keep_header(struct who *who, const struct sp_etl_event *event)
+{
+	who->header = malloc(event->record_size);
+	if (!who->header)
+		return false;
+	memcpy(who->header, event->record, event->record_size);
+	who->header_size = event->record_size;
+	return true;
+}
+
 static struct sp_error *learn(struct who *who, struct sp_etl_reader *reader, struct sp_filter_result *ret)
 {
 	struct sp_etl_event event;
@@ -88,13 +107,8 @@ static struct sp_error *learn(struct who *who, struct sp_etl_reader *reader, str
 	while (!error && sp_etl_reader_next(reader, &event)) {
 		if (!sp_trace_feed(&who->trace, &event))
 			return sp_error_no_memory();
-		if (!who->header && event.group == SP_ETL_GROUP_TRACE && event.opcode == SP_ETL_TRACE_HEADER) {
-			who->header = malloc(event.record_size);
-			if (!who->header)
-				return sp_error_no_memory();
-			memcpy(who->header, event.record, event.record_size);
-			who->header_size = event.record_size;
-		}
+		if (!who->header && is_header(&event) && !keep_header(who, &event))
+			return sp_error_no_memory();
 		error = go_on(who->options, reader, ++ret->events, false);
 	}
 	if (!error)

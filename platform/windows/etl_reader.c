@@ -244,7 +244,7 @@ static struct sp_error *count_gaps(struct sp_etl_reader *reader, size_t first)
 			missing = 0;
 			break;
 		}
-		missing += (uint64_t)(numbers[i] - numbers[i - 1]) - 1;
+		missing += (uint64_t)numbers[i] - (uint64_t)numbers[i - 1] - 1; /* numbers of any size */
 	}
 	free(numbers);
 	if (missing < UINT32_MAX)

@@ -130,7 +130,7 @@ static struct sp_error *next_block(const struct cabinet *cabinet, struct sp_curs
 	ret->unpacked = sp_cursor_u16(c);
 	sp_cursor_skip(c, cabinet->data_reserve);
 	ret->bytes = sp_cursor_bytes(c, ret->size);
-	if (!ret->bytes || c->bad) /* an empty block has no bytes to be missing */
+	if (!ret->bytes)
 		return cut_off();
 	if (!ret->unpacked || ret->unpacked > BLOCK_MAX)
 		return sp_error_create(SP_ERROR_FORMAT, "a block of the cabinet holds %u bytes", ret->unpacked);

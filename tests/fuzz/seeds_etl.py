@@ -65,3 +65,5 @@ if __name__ == "__main__":
         (folder / name).write_bytes(header() + buffer(records, sequence=1))
     literal = b"\0\0\0\0" + SEEDS["sample"][:32]
     (folder / "compressed").write_bytes(header() + buffer(SEEDS["sample"][:32], flags=0x60, packed=literal))
+    far = [buffer(SEEDS["sample"], sequence=number) for number in (-(1 << 63), (1 << 63) - 1)]
+    (folder / "far_numbers").write_bytes(header() + b"".join(far))
