@@ -208,8 +208,9 @@ static bool ask(struct addr2line *tool, const char *text)
 	return sp_vector_push(&tool->asked, asked) && sp_vector_push(&tool->file->addresses, address);
 }
 
-static struct sp_error *answer(struct addr2line *tool)
+static struct sp_error *answer(void *context)
 {
+	struct addr2line *tool = context;
 	struct sp_error *error = sp_peer_file_look_up(tool->file, true);
 	for (size_t i = 0; i < tool->asked.count && !error; i++)
 		print_one(tool, tool->asked.items[i], tool->file->addresses.items[i], &tool->file->result.locations[i],
@@ -220,36 +221,19 @@ static struct sp_error *answer(struct addr2line *tool)
 }
 
 /* A line is read in pieces. */
-static bool ask_line(struct addr2line *tool, char *line)
+static struct sp_error *ask_line(void *context, char *line)
 {
 	size_t length = strlen(line);
 	do {
 		char piece[LINE_MAX_READ + 1] = "";
 		size_t size = length < LINE_MAX_READ ? length : LINE_MAX_READ;
 		memcpy(piece, line, size);
-		if (!ask(tool, piece))
-			return false;
+		if (!ask(context, piece))
+			return sp_error_no_memory();
 		line += size;
 		length -= size;
 	} while (length);
-	return true;
-}
-
-static struct sp_error *answer_input(struct addr2line *tool)
-{
-	struct sp_lines lines = { .fd = STDIN_FILENO };
-	struct sp_error *error = NULL;
-	char *batch, *line;
-	size_t size;
-	while (!error && !(error = sp_lines_read(&lines, &batch, &size)) && size) {
-		char *end = batch + size;
-		while (!error && sp_lines_next(&batch, end, &line))
-			error = ask_line(tool, line) ? NULL : sp_error_no_memory();
-		if (!error)
-			error = answer(tool);
-	}
-	sp_lines_deinit(&lines);
-	return error;
+	return NULL;
 }
 
 /* ---- The tool ---- */
@@ -376,7 +360,7 @@ static struct sp_error *run(struct addr2line *tool, int argc, char **argv, int *
 	const char *arch = spsym_module_info(tool->file->module)->arch;
 	tool->width = !strcmp(arch, "x86") || !strcmp(arch, "arm") ? 8 : 16;
 	if (optind >= argc)
-		return answer_input(tool);
+		return sp_lines_answer(STDIN_FILENO, ask_line, answer, tool);
 	for (int i = optind; i < argc && !error; i++)
 		error = ask(tool, argv[i]) ? NULL : sp_error_no_memory();
 	return error ? error : answer(tool);

@@ -168,8 +168,9 @@ static struct sp_error *write_stdout(void *context, const void *bytes, size_t si
 }
 
 /* Answers what was asked and forgets it. */
-static struct sp_error *answer(struct symbolicate *s)
+static struct sp_error *answer(void *context)
 {
+	struct symbolicate *s = context;
 	struct sp_error *error = spsym_lookup(s->module, s->addresses.items, s->addresses.count, &s->result);
 	if (error)
 		return error;
@@ -202,24 +203,10 @@ static char *trim(char *line)
 	return line;
 }
 
-static struct sp_error *answer_input(struct symbolicate *s)
+static struct sp_error *ask_line(void *context, char *line)
 {
-	struct sp_lines lines = { .fd = STDIN_FILENO };
-	struct sp_error *error = NULL;
-	char *batch, *line;
-	size_t size;
-	while (!error && !(error = sp_lines_read(&lines, &batch, &size)) && size) {
-		char *end = batch + size;
-		while (!error && sp_lines_next(&batch, end, &line)) {
-			line = trim(line);
-			if (*line)
-				error = ask(s, line);
-		}
-		if (!error)
-			error = answer(s);
-	}
-	sp_lines_deinit(&lines);
-	return error;
+	line = trim(line);
+	return *line ? ask(context, line) : NULL;
 }
 
 static struct sp_error *symbolicate_addresses(struct symbolicate *s, const char *path)
@@ -237,7 +224,7 @@ static struct sp_error *symbolicate_addresses(struct symbolicate *s, const char 
 	for (size_t i = 1; i < s->parsed.operand_count && !error; i++)
 		error = ask(s, s->parsed.operands[i]);
 	if (!error)
-		error = s->parsed.operand_count > 1 ? answer(s) : answer_input(s);
+		error = s->parsed.operand_count > 1 ? answer(s) : sp_lines_answer(STDIN_FILENO, ask_line, answer, s);
 	if (!error && s->result.debug_error && !s->json)
 		fprintf(stderr, "sp: no lines or inlined functions: %s\n", s->result.debug_error);
 	return error;

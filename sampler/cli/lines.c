@@ -2,14 +2,22 @@
 #include "sampler/cli/lines.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define READ_SIZE ((size_t)256 << 10)
 
+struct lines {
+	int fd;
+	char *buffer; /* owned */
+	size_t used, given, capacity;
+	bool ended;
+};
+
 /* Room for a read, and for the NUL behind a last line without line break. */
-static struct sp_error *make_room(struct sp_lines *lines)
+static struct sp_error *make_room(struct lines *lines)
 {
 	if (lines->used > SP_LINE_LIMIT)
 		return sp_error_create(SP_ERROR_LIMIT, "a line of the input is longer than %zu bytes", SP_LINE_LIMIT);
@@ -24,7 +32,9 @@ static struct sp_error *make_room(struct sp_lines *lines)
 	return NULL;
 }
 
-struct sp_error *sp_lines_read(struct sp_lines *lines, char **ret, size_t *ret_size)
+/* Waits for input and gives the whole lines in it, each ended by '\n' (the last one of the input may lack it); valid
+ * until the next call. *ret_size is 0 at the end. */
+static struct sp_error *read_batch(struct lines *lines, char **ret, size_t *ret_size)
 {
 	*ret_size = 0;
 	if (lines->given)
@@ -56,13 +66,8 @@ struct sp_error *sp_lines_read(struct sp_lines *lines, char **ret, size_t *ret_s
 	return NULL;
 }
 
-void sp_lines_deinit(struct sp_lines *lines)
-{
-	free(lines->buffer);
-	*lines = (struct sp_lines){ 0 };
-}
-
-bool sp_lines_next(char **at, char *end, char **ret)
+/* Takes one line off the front of a batch and NUL-terminates it; false when none is left. */
+static bool next_line(char **at, char *end, char **ret)
 {
 	if (*at >= end)
 		return false;
@@ -71,4 +76,22 @@ bool sp_lines_next(char **at, char *end, char **ret)
 	*(stop ? stop : end) = '\0'; /* behind the end there is room */
 	*ret = line;
 	return true;
+}
+
+struct sp_error *sp_lines_answer(int fd, struct sp_error *(*take)(void *context, char *line),
+                                 struct sp_error *(*answer)(void *context), void *context)
+{
+	struct lines lines = { .fd = fd };
+	struct sp_error *error = NULL;
+	char *batch, *line;
+	size_t size;
+	while (!error && !(error = read_batch(&lines, &batch, &size)) && size) {
+		char *end = batch + size;
+		while (!error && next_line(&batch, end, &line))
+			error = take(context, line);
+		if (!error)
+			error = answer(context);
+	}
+	free(lines.buffer);
+	return error;
 }

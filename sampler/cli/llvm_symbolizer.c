@@ -277,8 +277,9 @@ static void complain(struct sp_peer_file *file)
 	file->error = NULL;
 }
 
-static struct sp_error *answer(struct symbolizer *s)
+static struct sp_error *answer(void *context)
 {
+	struct symbolizer *s = context;
 	struct sp_error *error = NULL;
 	for (size_t i = 0; i < s->files.files.count && !error; i++) {
 		if (s->files.files.items[i]->module)
@@ -386,21 +387,9 @@ static struct sp_error *ask(struct symbolizer *s, const char *line)
 	return NULL;
 }
 
-static struct sp_error *answer_input(struct symbolizer *s)
+static struct sp_error *ask_line(void *context, char *line)
 {
-	struct sp_lines lines = { .fd = STDIN_FILENO };
-	struct sp_error *error = NULL;
-	char *batch, *line;
-	size_t size;
-	while (!error && !(error = sp_lines_read(&lines, &batch, &size)) && size) {
-		char *end = batch + size;
-		while (!error && sp_lines_next(&batch, end, &line))
-			error = ask(s, line);
-		if (!error)
-			error = answer(s);
-	}
-	sp_lines_deinit(&lines);
-	return error;
+	return ask(context, line);
 }
 
 /* ---- Options ---- */
@@ -546,7 +535,7 @@ static struct sp_error *run(struct symbolizer *s)
 {
 	struct sp_error *error = sp_peer_files_init(&s->files);
 	if (!error && !s->inputs.count)
-		return answer_input(s);
+		return sp_lines_answer(STDIN_FILENO, ask_line, answer, s);
 	for (size_t i = 0; i < s->inputs.count && !error; i++)
 		error = ask(s, s->inputs.items[i]);
 	return error ? error : answer(s);

@@ -353,18 +353,3 @@ struct sp_error *sp_workers_forget(struct sp_workers *workers, struct sp_module 
 	}
 	return NULL;
 }
-
-void sp_workers_stats(const struct sp_workers *workers, struct sp_unwind_stats *ret)
-{
-	*ret = (struct sp_unwind_stats){ 0 };
-	for (unsigned i = 0; i < workers->count; i++) {
-		struct sp_unwind_stats stats;
-		sp_unwinder_stats(workers->workers[i].unwinder, &stats);
-		ret->stacks += stats.stacks;
-		ret->frames += stats.frames;
-		ret->cache_hits += stats.cache_hits;
-		ret->cache_misses += stats.cache_misses;
-		for (int end = 0; end <= SP_UNWIND_NO_REGS; end++)
-			ret->ends[end] += stats.ends[end];
-	}
-}

@@ -78,10 +78,6 @@ void sp_task_free_result(struct sp_workers *workers, struct sp_task *task);
 /* Makes all workers forget the modules; returns when they have. */
 struct sp_error *sp_workers_forget(struct sp_workers *workers, struct sp_module *const *modules, size_t count);
 
-struct sp_unwind_stats;
-/* Sums over all workers; they must be idle. */
-void sp_workers_stats(const struct sp_workers *workers, struct sp_unwind_stats *ret);
-
 static inline bool sp_task_done(struct sp_task *task)
 {
 	return atomic_load(&task->done);

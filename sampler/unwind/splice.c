@@ -164,13 +164,25 @@ static bool is_fresh(uint64_t seen, uint64_t now)
 	return seen && now - seen <= FRESH_NS;
 }
 
+/* A slot for a frame that is not in the table, which grows rather than forget a fresh one; SIZE_MAX without memory. */
+static size_t claim_slot(struct sp_stack_history *history, uint32_t hash, uint64_t time)
+{
+	uint32_t now = (uint32_t)(time >> 20);
+	if (!history->slots && !grow(history))
+		return SIZE_MAX;
+	size_t slot = choose_slot(history, hash, now);
+	if (history->keys[slot].hash && is_fresh(history->nodes[slot].time, time) && history->slots < SLOTS_MAX &&
+	    grow(history))
+		slot = choose_slot(history, hash, now);
+	return slot;
+}
+
 /* Puts a frame of the path into the table. */
 static void put_node(struct sp_stack_history *history, size_t index)
 {
 	static const struct path_frame none = { 0 };
 	const struct path_frame *frame = &history->path[index];
 	const struct path_frame *caller = index ? frame - 1 : &none;
-	struct node *known = find_node(history, frame->address, frame->cfa);
 	struct node node = { .address = frame->address,
 		             .cfa = frame->cfa,
 		             .caller_address = caller->address,
@@ -179,23 +191,17 @@ static void put_node(struct sp_stack_history *history, size_t index)
 		             .since = frame->since,
 		             .time = history->path_time,
 		             .print = frame->print };
-	uint32_t hash = hash_of(frame->address, frame->cfa), now = (uint32_t)(node.time >> 20);
+	uint32_t hash = hash_of(frame->address, frame->cfa);
+	const struct node *known = find_node(history, frame->address, frame->cfa);
 	if (known && known->caller_address == caller->address && known->caller_cfa == caller->cfa) {
 		node.since = known->since;
 		node.other_time = known->other_time;
 	} else if (known) {
 		node.other_time = known->time;
 	}
-	size_t slot = known ? (size_t)(known - history->nodes) : 0;
-	if (!known) {
-		if (!history->slots && !grow(history))
-			return;
-		slot = choose_slot(history, hash, now);
-		if (history->keys[slot].hash && is_fresh(history->nodes[slot].time, node.time) &&
-		    history->slots < SLOTS_MAX && grow(history))
-			slot = choose_slot(history, hash, now);
-	}
-	put_in_slot(history, slot, hash, &node);
+	size_t slot = known ? (size_t)(known - history->nodes) : claim_slot(history, hash, node.time);
+	if (slot != SIZE_MAX)
+		put_in_slot(history, slot, hash, &node);
 }
 
 /* ---- Remembering ---- */

@@ -342,11 +342,6 @@ const char *sp_view_url(const struct sp_view *view)
 	return view->url;
 }
 
-const char *sp_view_profile_url(const struct sp_view *view)
-{
-	return view->profile_url;
-}
-
 const char *sp_view_symbol_server(const struct sp_view *view)
 {
 	return view->symbol_server;

@@ -30,8 +30,7 @@ struct sp_view;
 struct sp_error *sp_view_start(const struct sp_view_options *options, struct sp_view **ret);
 /* The address to open in a browser: the front-end with the profile; lives as long as the view. */
 const char *sp_view_url(const struct sp_view *view);
-/* The address of the profile itself, and of the symbol server (without a slash at its end). */
-const char *sp_view_profile_url(const struct sp_view *view);
+/* The address of the symbol server, without a slash at its end. */
 const char *sp_view_symbol_server(const struct sp_view *view);
 /* Says on the log what to open, and opens it in the browser of this session: $BROWSER, else the desktop's; under sudo
  * as the user behind it. Over SSH and without a display it says how to reach the port instead. */

@@ -347,21 +347,8 @@ static void lay_out(const struct assembly *a, size_t key_size, struct sp_index_h
 	h->files = (uint32_t)a->files.count;
 	h->symbols = (uint32_t)b->symbols.count;
 	h->borders = (uint32_t)b->borders.count;
-	const uint64_t sizes[SP_INDEX_SECTIONS] = {
-		[SP_INDEX_PAGES] = ((uint64_t)h->pages + 1) * sizeof(struct sp_index_page),
-		[SP_INDEX_LOWS] = (uint64_t)h->segments * 2,
-		[SP_INDEX_SEGMENT_NODE] = (uint64_t)h->segments * h->width,
-		[SP_INDEX_SEGMENT_PLACE] = (uint64_t)h->segments * h->width,
-		[SP_INDEX_NODES] = (uint64_t)h->nodes * 3 * h->width,
-		[SP_INDEX_PLACES] = (uint64_t)h->places * sizeof(struct sp_index_place),
-		[SP_INDEX_NAME_OFFSETS] = a->packed_names.offsets.count * sizeof(uint64_t),
-		[SP_INDEX_NAME_BLOCKS] = a->packed_names.blocks.size,
-		[SP_INDEX_FILE_OFFSETS] = a->packed_files.offsets.count * sizeof(uint64_t),
-		[SP_INDEX_FILE_BLOCKS] = a->packed_files.blocks.size,
-		[SP_INDEX_SYMBOLS] = (uint64_t)h->symbols * sizeof(struct sp_index_symbol),
-		[SP_INDEX_BORDERS] = (uint64_t)h->borders * sizeof(uint64_t),
-		[SP_INDEX_OWNERS] = (uint64_t)h->borders * sizeof(uint32_t),
-	};
+	uint64_t sizes[SP_INDEX_SECTIONS];
+	sp_index_section_sizes(h, a->packed_names.blocks.size, a->packed_files.blocks.size, sizes);
 	uint64_t body = 0;
 	for (size_t i = 0; i < SP_INDEX_SECTIONS; i++)
 		body = align(body + sizes[i] + SP_INDEX_PADDING);

@@ -6,6 +6,8 @@
 #ifndef SP_SYMBOLICATION_INDEX_FORMAT_H
 #define SP_SYMBOLICATION_INDEX_FORMAT_H
 
+#include "symbolication/index/index.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -65,6 +67,27 @@ static inline uint64_t sp_index_key_offset(const struct sp_index_header *h)
 {
 	uint64_t chunks = (h->size - h->body + (1u << SP_INDEX_CHUNK_BITS) - 1) >> SP_INDEX_CHUNK_BITS;
 	return sizeof(*h) + chunks * sizeof(uint64_t);
+}
+
+/* The sizes of the sections by what the header counts; those of packed strings are given. */
+static inline void sp_index_section_sizes(const struct sp_index_header *h, uint64_t name_bytes, uint64_t file_bytes,
+                                          uint64_t ret[SP_INDEX_SECTIONS])
+{
+	uint64_t name_blocks = ((uint64_t)h->names + SP_INDEX_STRINGS_PER_BLOCK - 1) / SP_INDEX_STRINGS_PER_BLOCK;
+	uint64_t file_blocks = ((uint64_t)h->files + SP_INDEX_STRINGS_PER_BLOCK - 1) / SP_INDEX_STRINGS_PER_BLOCK;
+	ret[SP_INDEX_PAGES] = ((uint64_t)h->pages + 1) * sizeof(struct sp_index_page);
+	ret[SP_INDEX_LOWS] = (uint64_t)h->segments * 2;
+	ret[SP_INDEX_SEGMENT_NODE] = (uint64_t)h->segments * h->width;
+	ret[SP_INDEX_SEGMENT_PLACE] = (uint64_t)h->segments * h->width;
+	ret[SP_INDEX_NODES] = (uint64_t)h->nodes * 3 * h->width;
+	ret[SP_INDEX_PLACES] = (uint64_t)h->places * sizeof(struct sp_index_place);
+	ret[SP_INDEX_NAME_OFFSETS] = (name_blocks + 1) * sizeof(uint64_t);
+	ret[SP_INDEX_NAME_BLOCKS] = name_bytes;
+	ret[SP_INDEX_FILE_OFFSETS] = (file_blocks + 1) * sizeof(uint64_t);
+	ret[SP_INDEX_FILE_BLOCKS] = file_bytes;
+	ret[SP_INDEX_SYMBOLS] = (uint64_t)h->symbols * sizeof(struct sp_index_symbol);
+	ret[SP_INDEX_BORDERS] = (uint64_t)h->borders * sizeof(uint64_t);
+	ret[SP_INDEX_OWNERS] = (uint64_t)h->borders * sizeof(uint32_t);
 }
 
 /* Reads a number of the given width. */

@@ -84,23 +84,9 @@ static bool is_whole(const uint8_t *bytes, const struct sp_index_header *h)
 
 static bool sections_fit(const struct sp_index_header *h)
 {
-	uint64_t name_blocks = ((uint64_t)h->names + SP_INDEX_STRINGS_PER_BLOCK - 1) / SP_INDEX_STRINGS_PER_BLOCK;
-	uint64_t file_blocks = ((uint64_t)h->files + SP_INDEX_STRINGS_PER_BLOCK - 1) / SP_INDEX_STRINGS_PER_BLOCK;
-	const uint64_t sizes[SP_INDEX_SECTIONS] = {
-		[SP_INDEX_PAGES] = ((uint64_t)h->pages + 1) * sizeof(struct sp_index_page),
-		[SP_INDEX_LOWS] = (uint64_t)h->segments * 2,
-		[SP_INDEX_SEGMENT_NODE] = (uint64_t)h->segments * h->width,
-		[SP_INDEX_SEGMENT_PLACE] = (uint64_t)h->segments * h->width,
-		[SP_INDEX_NODES] = (uint64_t)h->nodes * 3 * h->width,
-		[SP_INDEX_PLACES] = (uint64_t)h->places * sizeof(struct sp_index_place),
-		[SP_INDEX_NAME_OFFSETS] = (name_blocks + 1) * sizeof(uint64_t),
-		[SP_INDEX_NAME_BLOCKS] = h->sections[SP_INDEX_NAME_BLOCKS].size,
-		[SP_INDEX_FILE_OFFSETS] = (file_blocks + 1) * sizeof(uint64_t),
-		[SP_INDEX_FILE_BLOCKS] = h->sections[SP_INDEX_FILE_BLOCKS].size,
-		[SP_INDEX_SYMBOLS] = (uint64_t)h->symbols * sizeof(struct sp_index_symbol),
-		[SP_INDEX_BORDERS] = (uint64_t)h->borders * sizeof(uint64_t),
-		[SP_INDEX_OWNERS] = (uint64_t)h->borders * sizeof(uint32_t),
-	};
+	uint64_t sizes[SP_INDEX_SECTIONS];
+	sp_index_section_sizes(h, h->sections[SP_INDEX_NAME_BLOCKS].size, h->sections[SP_INDEX_FILE_BLOCKS].size,
+	                       sizes);
 	for (size_t i = 0; i < SP_INDEX_SECTIONS; i++) {
 		const struct sp_index_extent *extent = &h->sections[i];
 		if (extent->size != sizes[i] || extent->offset % 8 || extent->offset < h->body ||

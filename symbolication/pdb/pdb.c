@@ -309,11 +309,6 @@ const uint8_t *sp_pdb_bytes(const struct sp_pdb *pdb, size_t *ret_size)
 	return pdb->msf.file.start;
 }
 
-const char *sp_pdb_note(const struct sp_pdb *pdb)
-{
-	return pdb->note;
-}
-
 size_t sp_pdb_memory(struct sp_pdb *pdb)
 {
 	return sizeof(*pdb) + pdb->msf.memory + atomic_load(&pdb->memory) +

@@ -22,8 +22,6 @@ void sp_pdb_destroy(struct sp_pdb *pdb);
 /* The debug ID is the GUID with the age of the DBI stream, which is the one that linkers write into the image. */
 const struct spsym_file_info *sp_pdb_info(const struct sp_pdb *pdb);
 const uint8_t *sp_pdb_bytes(const struct sp_pdb *pdb, size_t *ret_size);
-/* NULL, or what limits the use of this PDB, in a sentence. */
-const char *sp_pdb_note(const struct sp_pdb *pdb);
 
 /* As sp_dwarf_lookup(), for relative addresses. Names have no linkage name. */
 struct sp_error *sp_pdb_lookup(struct sp_pdb *pdb, const uint64_t *addresses, size_t count,

@@ -4,10 +4,9 @@
     tests/fuzz/seeds_object.py FOLDER && build/fuzz/tests/fuzz_object FOLDER
 """
 
-import pathlib
-import subprocess
 import sys
-import tempfile
+
+from seed_builds import write_seeds
 
 SOURCE = """
 int imported(int);
@@ -48,21 +47,5 @@ BUILDS = {
 }
 
 
-def main():
-    folder = pathlib.Path(sys.argv[1]).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    made = 0
-    with tempfile.TemporaryDirectory() as work:
-        pathlib.Path(work, "a.c").write_text(SOURCE)
-        for name, command in BUILDS.items():
-            done = subprocess.run(command.replace("OUT", str(folder / name)), shell=True, cwd=work, capture_output=True)
-            if done.returncode:
-                print(f"{name}: not made here")
-                (folder / name).unlink(missing_ok=True)
-            made += not done.returncode
-    print(f"{made} seeds in {folder}")
-    return 0 if made else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_seeds(sys.argv[1], "a.c", SOURCE, BUILDS))

@@ -4,11 +4,10 @@
     tests/fuzz/seeds_pdb.py FOLDER && build/fuzz/tests/fuzz_pdb FOLDER
 """
 
-import pathlib
 import struct
-import subprocess
 import sys
-import tempfile
+
+from seed_builds import write_seeds
 
 SOURCE = """
 namespace outer { namespace {
@@ -25,7 +24,16 @@ extern "C" __declspec(dllexport) int run(int n, const char **names, double (*f)(
 }
 """
 
-TARGETS = {"x64": ("x86_64", 4096), "x64-8k": ("x86_64", 8192), "x86": ("i686", 4096), "arm64": ("aarch64", 4096)}
+BUILDS = {
+    name: f"clang++ --target={target}-pc-windows-msvc -g -gcodeview -O1 -fno-exceptions -c a.cpp -o a.obj && "
+    f"lld-link /dll /noentry /nodefaultlib /debug /force:unresolved /pdbpagesize:{page} /out:a.dll /pdb:OUT a.obj"
+    for name, target, page in (
+        ("x64", "x86_64", 4096),
+        ("x64-8k", "x86_64", 8192),
+        ("x86", "i686", 4096),
+        ("arm64", "aarch64", 4096),
+    )
+}
 
 
 def portable():
@@ -40,27 +48,5 @@ def portable():
     return root + bytes(range(1, 33)) + tables + blobs
 
 
-def main():
-    folder = pathlib.Path(sys.argv[1]).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "portable").write_bytes(portable())
-    made = 1
-    with tempfile.TemporaryDirectory() as work:
-        pathlib.Path(work, "a.cpp").write_text(SOURCE)
-        for name, (target, page) in TARGETS.items():
-            command = (
-                f"clang++ --target={target}-pc-windows-msvc -g -gcodeview -O1 -fno-exceptions -c a.cpp -o a.obj && "
-                f"lld-link /dll /noentry /nodefaultlib /debug /force:unresolved /pdbpagesize:{page} /out:a.dll "
-                f"/pdb:{folder / name} a.obj"
-            )
-            done = subprocess.run(command, shell=True, cwd=work, capture_output=True)
-            if done.returncode:
-                print(f"{name}: not made here")
-                (folder / name).unlink(missing_ok=True)
-            made += not done.returncode
-    print(f"{made} seeds in {folder}")
-    return 0 if made else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_seeds(sys.argv[1], "a.cpp", SOURCE, BUILDS, {"portable": portable()}))

@@ -1,15 +1,11 @@
 /* The client of debuginfod servers against a server that is good or bad in known ways. */
 #include "spsym.h"
 
-#include "fixture_support.h"
+#include "fake_server.h"
 
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <utime.h>
 
-static pid_t server;
-static unsigned port;
 static struct spsym_file_info info; /* of bin/prog */
 
 static int start_server(void **state)
@@ -28,29 +24,11 @@ static int start_server(void **state)
 	must_run("mkdir -p served/buildid/%s/source/src && cp right served/buildid/%s/debuginfo && "
 	         "cp bin/prog served/buildid/%s/executable && cp a.c 'served/buildid/%s/source/src/a b#.c'",
 	         info.code_id, info.code_id, info.code_id, info.code_id);
-	char served[600];
-	snprintf(served, sizeof(served), "%s", in_folder("served"));
-	server = fork();
-	if (server == 0) {
-		execlp("python3", "python3", TEST_DATA "/../tools/fake_debuginfod.py", served, (char *)NULL);
-		_exit(127);
-	}
-	for (unsigned i = 0; i < 200 && !run("test -e served/port"); i++)
-		usleep(50000);
-	char *text = output_of("cat served/port");
-	port = (unsigned)strtoul(text, NULL, 10);
-	free(text);
+	bool served = start_fake_server();
 	unsetenv("DEBUGINFOD_URLS");
 	setenv("DEBUGINFOD_CACHE_PATH", in_folder("cache"), 1);
 	setenv("DEBUGINFOD_TIMEOUT", "1", 1);
-	return port ? 0 : -1;
-}
-
-static int stop_server(void **state)
-{
-	kill(server, SIGKILL);
-	waitpid(server, NULL, 0);
-	return remove_folder(state);
+	return served ? 0 : -1;
 }
 
 static int empty_cache(void **state)
@@ -307,5 +285,5 @@ int main(void)
 		cmocka_unit_test_setup(test_code_and_source, empty_cache),
 		cmocka_unit_test_setup(test_cleaning, empty_cache),
 	};
-	return cmocka_run_group_tests(tests, start_server, stop_server);
+	return cmocka_run_group_tests(tests, start_server, stop_fake_server);
 }

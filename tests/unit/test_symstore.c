@@ -3,14 +3,10 @@
 #include "spsym.h"
 #include "symbolication/locate/cabinet.h"
 
-#include "fixture_support.h"
+#include "fake_server.h"
 
-#include <signal.h>
-#include <sys/wait.h>
 #include <zlib.h>
 
-static pid_t server;
-static unsigned port;
 static struct spsym_file_info dll, pdb, other;
 static uint64_t function; /* relative address of run() */
 
@@ -232,29 +228,11 @@ static int start(void **state)
 		return -1;
 	function = hex_output("llvm-readobj --coff-exports b1/a.dll | sed -n 's/.*RVA: //p' | tail -1");
 	must_run("mkdir served");
-	char served[600];
-	snprintf(served, sizeof(served), "%s", in_folder("served"));
-	server = fork();
-	if (server == 0) {
-		execlp("python3", "python3", TEST_DATA "/../tools/fake_debuginfod.py", served, (char *)NULL);
-		_exit(127);
-	}
-	for (unsigned i = 0; i < 200 && !run("test -e served/port"); i++)
-		usleep(50000);
-	char *text = output_of("cat served/port");
-	port = (unsigned)strtoul(text, NULL, 10);
-	free(text);
+	bool served = start_fake_server();
 	unsetenv("_NT_SYMBOL_PATH");
 	unsetenv("_NT_ALT_SYMBOL_PATH");
 	setenv("SP_CACHE_DIR", in_folder("sp-cache"), 1);
-	return port ? 0 : -1;
-}
-
-static int stop(void **state)
-{
-	kill(server, SIGKILL);
-	waitpid(server, NULL, 0);
-	return remove_folder(state);
+	return served ? 0 : -1;
 }
 
 static int clean(void **state)
@@ -437,5 +415,5 @@ int main(void)
 		printf("SKIPPED: symbol stores: clang, lld, llvm or python3 is not installed\n");
 		return 0;
 	}
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, start, stop_fake_server);
 }
