@@ -23,6 +23,7 @@
 #define ZSTD_LEVEL 1
 
 struct segment {
+	struct segment *next;
 	struct sp_segment_header header;
 	struct sp_bytes payload; /* owned */
 };
@@ -33,10 +34,10 @@ struct sp_segment_file {
 	bool running;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	/* Under the lock; the thread works on queue[first] without it, which nobody else touches until it is taken out.
-	 */
-	struct segment queue[SP_SEGMENTS_WAITING];
-	size_t first, count;
+	/* Under the lock; the thread works on the first without it, which nobody else touches until it is taken out. */
+	struct segment *first, **last;
+	struct segment *spare; /* the latest one written, for its buffer; or NULL */
+	size_t waiting;        /* bytes of the queue */
 	bool stop;
 	struct sp_error *error; /* sticky; owned */
 	/* The thread's. */
@@ -102,24 +103,35 @@ static struct sp_error *write_segment(struct sp_segment_file *file, struct segme
 	return error;
 }
 
+static void free_segment(struct segment *segment)
+{
+	if (segment)
+		free(segment->payload.items);
+	free(segment);
+}
+
 static void *run(void *argument)
 {
 	struct sp_segment_file *file = argument;
 	pthread_mutex_lock(&file->lock);
 	for (;;) {
-		while (!file->count && !file->stop)
+		while (!file->first && !file->stop)
 			pthread_cond_wait(&file->changed, &file->lock);
-		if (!file->count)
+		struct segment *segment = file->first;
+		if (!segment)
 			break;
-		struct segment *segment = &file->queue[file->first];
 		bool failed = file->error;
 		pthread_mutex_unlock(&file->lock);
 		struct sp_error *error = failed ? NULL : write_segment(file, segment);
 		pthread_mutex_lock(&file->lock);
 		if (error)
 			file->error = error;
-		file->first = (file->first + 1) % SP_SEGMENTS_WAITING;
-		file->count--;
+		file->first = segment->next;
+		if (!file->first)
+			file->last = &file->first;
+		file->waiting -= segment->payload.count;
+		free_segment(file->spare);
+		file->spare = segment;
 		pthread_cond_broadcast(&file->changed);
 	}
 	pthread_mutex_unlock(&file->lock);
@@ -135,6 +147,7 @@ struct sp_error *sp_segment_file_create(const char *path, struct sp_segment_file
 		return sp_error_no_memory();
 	pthread_mutex_init(&file->lock, NULL);
 	pthread_cond_init(&file->changed, NULL);
+	file->last = &file->first;
 	file->path = strdup(path);
 	file->zstd = ZSTD_createCCtx();
 	file->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_BINARY | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -157,22 +170,37 @@ struct sp_error *sp_segment_file_create(const char *path, struct sp_segment_file
 	return NULL;
 }
 
+/* A segment with an empty payload; NULL without memory. */
+static struct segment *new_segment(struct sp_segment_file *file)
+{
+	struct segment *segment = file->spare;
+	file->spare = NULL;
+	if (!segment)
+		return calloc(1, sizeof(*segment));
+	segment->next = NULL;
+	segment->payload.count = 0;
+	return segment;
+}
+
 struct sp_error *sp_segment_file_put(struct sp_segment_file *file, const struct sp_segment_header *header,
                                      struct sp_bytes *payload)
 {
+	struct sp_error *error = NULL;
 	pthread_mutex_lock(&file->lock);
-	while (file->count == SP_SEGMENTS_WAITING)
+	while (file->first && file->waiting + payload->count > SP_SEGMENTS_WAITING_BYTES)
 		pthread_cond_wait(&file->changed, &file->lock);
-	struct sp_error *error = file->error ? sp_error_copy(file->error) : NULL;
-	if (!error) {
-		struct segment *segment = &file->queue[(file->first + file->count) % SP_SEGMENTS_WAITING];
+	struct segment *segment = file->error ? NULL : new_segment(file);
+	if (segment) {
 		struct sp_bytes empty = segment->payload;
 		segment->header = *header;
 		segment->payload = *payload;
-		empty.count = 0;
 		*payload = empty;
-		file->count++;
+		*file->last = segment;
+		file->last = &segment->next;
+		file->waiting += segment->payload.count;
 		pthread_cond_broadcast(&file->changed);
+	} else {
+		error = file->error ? sp_error_copy(file->error) : sp_error_no_memory();
 	}
 	pthread_mutex_unlock(&file->lock);
 	return error;
@@ -181,7 +209,7 @@ struct sp_error *sp_segment_file_put(struct sp_segment_file *file, const struct 
 struct sp_error *sp_segment_file_wait(struct sp_segment_file *file)
 {
 	pthread_mutex_lock(&file->lock);
-	while (file->count)
+	while (file->first)
 		pthread_cond_wait(&file->changed, &file->lock);
 	struct sp_error *error = file->error ? sp_error_copy(file->error) : NULL;
 	pthread_mutex_unlock(&file->lock);
@@ -202,8 +230,7 @@ struct sp_error *sp_segment_file_destroy(struct sp_segment_file *file)
 	struct sp_error *error = file->error;
 	if (file->fd >= 0 && close(file->fd) && !error)
 		error = sp_error_from_errno(errno, "cannot write the recording %s", file->path);
-	for (size_t i = 0; i < SP_SEGMENTS_WAITING; i++)
-		free(file->queue[i].payload.items);
+	free_segment(file->spare);
 	free(file->packed.items);
 	ZSTD_freeCCtx(file->zstd);
 	free(file->path);

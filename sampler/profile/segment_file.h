@@ -12,10 +12,12 @@ struct sp_segment_file;
 struct sp_error *sp_segment_file_create(const char *path, struct sp_segment_file **ret);
 
 /* Hands over a segment: `header` with type, sequence and times, and the payload, whose buffer is exchanged for an empty
- * one. Waits only while SP_SEGMENTS_WAITING segments are not written yet. An error is that of an earlier segment. */
+ * one. Waits only while more than SP_SEGMENTS_WAITING_BYTES are not written yet. An error is that of an earlier
+ * segment. */
 struct sp_error *sp_segment_file_put(struct sp_segment_file *file, const struct sp_segment_header *header,
                                      struct sp_bytes *payload);
-#define SP_SEGMENTS_WAITING 8
+/* A minute of 4 kHz: a disk that is behind with other programs' gigabytes stands still for many seconds. */
+#define SP_SEGMENTS_WAITING_BYTES ((size_t)32 << 20)
 
 /* Waits until all is written; the first error, which stays. */
 struct sp_error *sp_segment_file_wait(struct sp_segment_file *file);

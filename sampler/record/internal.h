@@ -16,8 +16,13 @@
 #define SP_TASKS_MAX 4096
 /* Bytes of finished stacks that wait for an earlier one. */
 #define SP_RESULT_BYTES_MAX ((size_t)16 << 20)
-/* Stack bytes copied out of full streams. */
+/* Stack bytes copied out of full streams ... */
 #define SP_COPY_BYTES_MAX ((size_t)32 << 20)
+/* ... of which one sample gets this part of what is left, and no less than so many bytes: the longer the workers stand
+ * still, the shorter the stacks that wait for them (their outer part may still be spliced), and the later samples are
+ * lost. */
+#define SP_COPY_PART 512
+#define SP_COPY_BYTES_MIN ((size_t)2048)
 
 struct sp_process;
 

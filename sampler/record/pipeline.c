@@ -132,13 +132,23 @@ static bool any_full(const struct sp_pipeline *p)
 	return false;
 }
 
+/* How much of a stack is worth its copy; the rest is cut off. */
+static size_t copied_stack_size(const struct sp_pipeline *p, const struct sp_event_sample *sample)
+{
+	size_t share = (SP_COPY_BYTES_MAX - p->copied_bytes) / SP_COPY_PART & ~(size_t)7;
+	if (share < SP_COPY_BYTES_MIN)
+		share = SP_COPY_BYTES_MIN;
+	return share < sample->stack.size ? share : sample->stack.size;
+}
+
 /* Moves what the task needs of the stream into memory of its own; false when there is no room, or a worker has it. */
 static bool copy_out(struct sp_pipeline *p, struct sp_task *task)
 {
 	struct sp_event_sample *sample = &task->event.sample;
 	size_t kernel = sample->kernel_chain_count * sizeof(uint64_t);
 	size_t user = sample->user_chain_count * sizeof(uint64_t);
-	size_t size = kernel + user + sample->stack.size;
+	size_t stack = copied_stack_size(p, sample);
+	size_t size = kernel + user + stack;
 	uint8_t expected = SP_TASK_WAITS;
 	if (p->copied_bytes + size > SP_COPY_BYTES_MAX)
 		return false;
@@ -151,8 +161,9 @@ static bool copy_out(struct sp_pipeline *p, struct sp_task *task)
 		sample->kernel_chain = memcpy(copy, sample->kernel_chain, kernel);
 	if (user)
 		sample->user_chain = memcpy(copy + kernel, sample->user_chain, user);
-	if (sample->stack.size)
-		sample->stack.bytes = memcpy(copy + kernel + user, sample->stack.bytes, sample->stack.size);
+	if (stack)
+		sample->stack.bytes = memcpy(copy + kernel + user, sample->stack.bytes, stack);
+	sample->stack.size = stack;
 	task->copy = copy;
 	task->copy_size = size + 1;
 	p->copied_bytes += task->copy_size;

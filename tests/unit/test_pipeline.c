@@ -805,6 +805,52 @@ static void test_pressure(void **state)
 	stop(s);
 }
 
+/* More stack bytes wait than may be copied whole: all samples are kept, the later ones with shorter stacks. */
+static void test_long_pressure(void **state)
+{
+	(void)state;
+	enum { SAMPLES = 2000, STORE = 64, STACK_SIZE = 65528 };
+	static uint64_t stack[STACK_SIZE / 8];
+	struct sp_pipeline_options options = { .ops = &fake_backend,
+		                               .sources = &source,
+		                               .source_count = 1,
+		                               .interval_ns = MS,
+		                               .kernel_sampled = true,
+		                               .root_pid = ROOT };
+	struct setup *s = start(&options);
+	s->backend.closed_gate = true;
+	s->a.stream.ops = &fake_full_ops;
+	s->a.store = STORE;
+	fake_fork(&s->b, 1, ROOT, ROOT, 1);
+	fake_map(&s->b, 2, ROOT, "//anon", 0x10000, 0x10000);
+	fake_map(&s->b, 3, ROOT, "/gate", 0x90000, 0x1000);
+	make_stack(stack, 0x7fff0000, 0);
+	for (unsigned i = 0; i < SAMPLES; i++) {
+		struct sp_event *event = fake_add(&s->a, SP_EVENT_SAMPLE, 10 + i, ROOT, ROOT);
+		event->sample.regs.arch = SP_ARCH_X86_64;
+		event->sample.regs.known = (1 << 17) - 1;
+		event->sample.regs.value[SP_X86_64_RIP] = 0x10001;
+		event->sample.regs.value[SP_X86_64_RSP] = 0x7fff0000;
+		event->sample.regs.value[SP_X86_64_RBP] = 0x7fff0000;
+		event->sample.stack = (struct sp_stack_slice){ .address = 0x7fff0000,
+			                                       .bytes = (const uint8_t *)stack,
+			                                       .size = STACK_SIZE };
+		if (i % 50 == 49)
+			ok(sp_pipeline_advance(s->pipeline, 10 + i));
+		assert_true(s->a.given - s->a.released <= STORE);
+	}
+	assert_int_equal(counts(s).samples, 0);
+	fake_open_gate(&s->backend);
+	finish(s, SAMPLES + 1000);
+	assert_int_equal(counts(s).samples, SAMPLES);
+	unsigned whole = 0;
+	for (const char *at = s->text.bytes; (at = strstr(at, ": 10001/0/0/0 10100/1/0/1 10101/1/0/1 10102/1/0/1\n"));
+	     at++)
+		whole++;
+	assert_int_equal(whole, SAMPLES);
+	stop(s);
+}
+
 /* ---- Ends ---- */
 
 static void test_full_disk(void **state)
@@ -960,6 +1006,7 @@ int main(void)
 		cmocka_unit_test(test_late_events),
 		cmocka_unit_test(test_samples_of_ended_threads),
 		cmocka_unit_test(test_pressure),
+		cmocka_unit_test(test_long_pressure),
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_given_up),
 		cmocka_unit_test(test_next_run),

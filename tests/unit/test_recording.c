@@ -1,7 +1,11 @@
 /* Unit tests of the recording file: all records come back, and nothing that happens to the file is worse than a loss.
  */
 #include "record_text.h"
+#include "sampler/profile/segment_file.h"
 
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct sp_frame deep[] = {
@@ -484,6 +488,52 @@ static void test_full_disk(void **state)
 	sp_error_destroy(error);
 }
 
+static void *count_bytes(void *argument)
+{
+	static char buffer[65536];
+	int fd = *(int *)argument;
+	size_t all_bytes = 0;
+	for (ssize_t n; (n = read(fd, buffer, sizeof(buffer))) > 0;)
+		all_bytes += (size_t)n;
+	return (void *)all_bytes;
+}
+
+/* A disk that stands still for a minute does not stop whoever records: here a pipe that nobody reads until all is
+ * handed over. */
+static void test_standing_disk(void **state)
+{
+	(void)state;
+	enum { SEGMENTS = 60, SIZE = 256 << 10 };
+	char folder[] = "/tmp/sp-recording-XXXXXX", pipe_path[64];
+	assert_non_null(mkdtemp(folder));
+	snprintf(pipe_path, sizeof(pipe_path), "%s/pipe", folder);
+	assert_int_equal(mkfifo(pipe_path, 0600), 0);
+	int reader = open(pipe_path, O_RDONLY | O_NONBLOCK);
+	assert_true(reader >= 0);
+	struct sp_segment_file *file;
+	ok(sp_segment_file_create(pipe_path, &file));
+	uint32_t random = 1;
+	for (uint32_t i = 0; i < SEGMENTS; i++) {
+		struct sp_segment_header header = { .type = SP_SEGMENT_RECORDS, .sequence = i };
+		struct sp_bytes payload = { 0 };
+		assert_true(sp_bytes_reserve(&payload, SIZE));
+		for (; payload.count < SIZE; payload.count++)
+			payload.items[payload.count] = (uint8_t)((random = random * 1664525 + 1013904223) >> 24);
+		ok(sp_segment_file_put(file, &header, &payload));
+		free(payload.items);
+	}
+	assert_int_equal(fcntl(reader, F_SETFL, 0), 0);
+	pthread_t thread;
+	assert_int_equal(pthread_create(&thread, NULL, count_bytes, &reader), 0);
+	ok(sp_segment_file_destroy(file));
+	void *all_bytes;
+	assert_int_equal(pthread_join(thread, &all_bytes), 0);
+	assert_int_equal((size_t)all_bytes, SEGMENTS * (SP_SEGMENT_HEADER_SIZE + SIZE));
+	close(reader);
+	unlink(pipe_path);
+	rmdir(folder);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -497,6 +547,7 @@ int main(void)
 		cmocka_unit_test(test_wrong_use_is_refused),
 		cmocka_unit_test(test_long_strings_are_cut),
 		cmocka_unit_test(test_full_disk),
+		cmocka_unit_test(test_standing_disk),
 	};
 	return cmocka_run_group_tests(tests, make_file, remove_file);
 }
