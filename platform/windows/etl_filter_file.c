@@ -209,9 +209,10 @@ struct sp_error *sp_etl_filter(const struct sp_import_options *options, const ch
 {
 	struct sp_etl_sources sources = { 0 };
 	struct sp_error *error = sp_etl_sources_add(&sources, options->paths[0]);
-	if (!error && (options->paths[1] || sources.list.count != 1))
-		error = sp_error_create(SP_ERROR_USAGE, "one trace at a time can be filtered; %s",
-		                        options->paths[1] ? "give one" : "unpack the archive first");
+	if (!error && sources.list.count != 1)
+		error = sp_error_create(SP_ERROR_UNSUPPORTED,
+		                        "%s has %zu traces in it, and one at a time can be filtered: unpack it first",
+		                        options->paths[0], sources.list.count);
 	if (!error)
 		error = sp_etl_filter_source(options, &sources, output, ret);
 	sp_etl_sources_deinit(&sources);

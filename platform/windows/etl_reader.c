@@ -131,9 +131,12 @@ static struct sp_error *read_header(struct sp_etl_reader *reader, struct file *f
 	struct sp_error *error = sp_etl_source_read(source, 0, head, sizeof(head), &got);
 	if (error)
 		return error;
-	if (got < sizeof(head) || !sp_etl_buffer_parse(head, source->size, &buffer))
+	if (got < sizeof(head) || !sp_etl_buffer_parse(head, UINT64_MAX, &buffer))
 		return sp_error_create(SP_ERROR_FORMAT, "%s: not an ETL file (no buffer header at its start)",
 		                       source->name);
+	if (buffer.stored > source->size)
+		return sp_error_create(SP_ERROR_FORMAT, "%s: cut short within its first buffer, which has %u bytes",
+		                       source->name, buffer.stored);
 	error = need_stored(reader, buffer.stored);
 	if (!error)
 		error = sp_etl_source_read(source, 0, reader->stored, buffer.stored, &got);

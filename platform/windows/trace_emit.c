@@ -737,7 +737,7 @@ static struct sp_error *put_losses(struct emitter *e)
 	                        later(counts->flagged_events_lost, e->trace->counts.rt_lost_events));
 	uint64_t buffers = later(later(counts->buffers_lost, counts->missing_buffers),
 	                         later(counts->flagged_buffer_lost, e->trace->counts.rt_lost_buffers));
-	buffers += counts->corrupt_buffers + counts->bad_compression;
+	buffers += counts->corrupt_buffers + counts->bad_compression + (counts->truncated_bytes != 0);
 	struct sp_error *error = put_loss(e, SP_LOSS_SAMPLES, events);
 	return error ? error : put_loss(e, SP_LOSS_BUFFER, buffers);
 }
@@ -820,7 +820,7 @@ static void describe_emptiness(struct emitter *e)
 	const struct sp_trace *trace = e->trace;
 	const struct sp_trace_counts *counts = &trace->counts;
 	char text[512];
-	if (e->result->samples || e->result->off_cpu)
+	if (e->turns.count)
 		return;
 	if (!counts->samples && !counts->idle && !counts->pmc && !counts->switches)
 		snprintf(text, sizeof(text),

@@ -3,62 +3,14 @@
 import collections
 import json
 import os
-import struct
 import unittest
 import zipfile
 
+import etl_files
 import support
 import validate_profile
 
 TRACE = support.SHARED_DATA / "etl" / "net.4.5.2.x64.etl.zip"
-
-
-def buffers(path):
-    """The records of each buffer of an ETL file, unpacked."""
-    data, offset = path.read_bytes(), 0
-    while offset < len(data):
-        stored, = struct.unpack_from("<I", data, offset)
-        used, flags = struct.unpack_from("<IH", data, offset + 0x30)
-        body = data[offset + 0x48 : offset + stored]
-        yield unpack_lz77(body, used - 0x48) if flags & 0x40 else body[: used - 0x48]
-        offset += stored
-
-
-def unpack_lz77(data, size):
-    """Plain LZ77 of [MS-XCA], written from the document's pseudocode."""
-    out, at, nibble = bytearray(), 0, None
-    flags = count = 0
-    while len(out) < size:
-        if not count:
-            flags, = struct.unpack_from("<I", data, at)
-            at, count = at + 4, 32
-        count -= 1
-        if not flags >> count & 1:
-            out.append(data[at])
-            at += 1
-            continue
-        match, = struct.unpack_from("<H", data, at)
-        at += 2
-        length, offset = match % 8, match // 8 + 1
-        if length == 7:
-            if nibble is None:
-                length, nibble, at = data[at] % 16, at, at + 1
-            else:
-                length, nibble = data[nibble] // 16, None
-            if length == 15:
-                length, at = data[at], at + 1
-                if length == 255:
-                    length, = struct.unpack_from("<H", data, at)
-                    at += 2
-                    if not length:
-                        length, = struct.unpack_from("<I", data, at)
-                        at += 4
-                    length -= 15 + 7
-                length += 15
-            length += 7
-        for _ in range(length + 3):
-            out.append(out[-offset])
-    return bytes(out)
 
 
 def samples_by_process(profile):
@@ -200,7 +152,7 @@ class FilterTest(support.TestCase):
         profile = self.import_trace(output)
         self.assertEqual({thread["processName"] for thread in profile["threads"]}, {"Test.x64.exe"})
         # Nothing of the other processes is left, in any encoding.
-        events = b"".join(buffers(output))
+        events = b"".join(buffer.body for buffer in etl_files.buffers(output))
         for word in ("MsMpEng", "explorer.exe", "PerfView.exe"):
             self.assertFalse(word.encode() in events, word)
             self.assertFalse(word.encode("utf-16le") in events, word)
