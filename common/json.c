@@ -235,23 +235,30 @@ void sp_json_string(struct sp_json *json, const char *string)
 }
 
 /* Writes the decimal digits of a number at `at`, gives the end. */
+/* Most numbers are small: from below. */
+static unsigned count_digits(uint64_t value)
+{
+	unsigned count = 1;
+	for (uint64_t limit = 10; value >= limit; limit *= 10) {
+		if (++count == 20)
+			break;
+	}
+	return count;
+}
+
 static char *put_digits(char *at, uint64_t value)
 {
-	char digits[20];
-	size_t first = sizeof(digits);
+	char *end = at + count_digits(value), *first = end;
 	while (value >= 100) {
 		first -= 2;
-		memcpy(digits + first, digit_pairs + (size_t)(value % 100) * 2, 2);
+		memcpy(first, digit_pairs + (size_t)(value % 100) * 2, 2);
 		value /= 100;
 	}
-	if (value >= 10) {
-		first -= 2;
-		memcpy(digits + first, digit_pairs + value * 2, 2);
-	} else {
-		digits[--first] = (char)('0' + value);
-	}
-	memcpy(at, digits + first, sizeof(digits) - first);
-	return at + (sizeof(digits) - first);
+	if (value >= 10)
+		memcpy(first - 2, digit_pairs + value * 2, 2);
+	else
+		first[-1] = (char)('0' + value);
+	return end;
 }
 
 void sp_json_uint(struct sp_json *json, uint64_t value)

@@ -375,22 +375,29 @@ static size_t find_in_path(const struct sp_stack_history *history, uint64_t addr
 	return history->path_count;
 }
 
+/* Without other callers it may have had. */
+static struct place place_in_path(const struct sp_stack_history *history, size_t index)
+{
+	const struct path_frame *frame = &history->path[index];
+	struct place place = { .since = frame->since,
+		               .time = history->path_time,
+		               .index = index,
+		               .print = frame->print,
+		               .in_path = true };
+	if (index) {
+		place.caller_address = frame[-1].address;
+		place.caller_cfa = frame[-1].cfa;
+		place.caller_kind = frame[-1].kind;
+	}
+	return place;
+}
+
 static bool find_place(const struct sp_stack_history *history, uint64_t address, uint64_t cfa, struct place *ret)
 {
 	size_t index = cfa ? find_in_path(history, address, cfa) : history->path_count;
 	const struct node *node = find_node(history, address, cfa);
 	if (index < history->path_count) {
-		const struct path_frame *frame = &history->path[index];
-		*ret = (struct place){ .since = frame->since,
-			               .time = history->path_time,
-			               .index = index,
-			               .print = frame->print,
-			               .in_path = true };
-		if (index) {
-			ret->caller_address = frame[-1].address;
-			ret->caller_cfa = frame[-1].cfa;
-			ret->caller_kind = frame[-1].kind;
-		}
+		*ret = place_in_path(history, index);
 		if (node && (node->caller_address != ret->caller_address || node->caller_cfa != ret->caller_cfa))
 			ret->other_time = node->time;
 		return true;
@@ -475,7 +482,9 @@ static int compare_with_history(const struct sp_stack_history *history, uint64_t
 		if (place.caller_address != callers[i].address ||
 		    (callers[i].cfa && place.caller_cfa != callers[i].cfa))
 			return -1;
-		if (!find_place(history, place.caller_address, place.caller_cfa, &place))
+		if (place.in_path && place.index)
+			place = place_in_path(history, place.index - 1);
+		else if (!find_place(history, place.caller_address, place.caller_cfa, &place))
 			return 0;
 	}
 	return 1;
