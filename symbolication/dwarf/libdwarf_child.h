@@ -4,6 +4,7 @@
 #define SP_SYMBOLICATION_DWARF_LIBDWARF_CHILD_H
 
 #include "common/error.h"
+#include "common/limited.h"
 #include "common/vector.h"
 #include "dwarf.h"
 
@@ -34,21 +35,15 @@ struct dw_child_job {
  * name, name, file, line and column. Numbers are 32 bits of this machine; texts are a length + 1 (0 = none) and the
  * bytes. An answer takes the place of an earlier one to the same address. At the end stands DW_CHILD_END. */
 #define DW_CHILD_END UINT32_MAX
-struct dw_child_output {
-	int fd;
-	bool failed;
-	size_t used;
-	uint8_t buffer[65536];
-};
 
-void dw_child_put_number(struct dw_child_output *out, uint32_t number);
-void dw_child_put_text(struct dw_child_output *out, const char *text);
+void dw_child_put_number(struct sp_limited_output *out, uint32_t number);
+void dw_child_put_text(struct sp_limited_output *out, const char *text);
 
 /* Loads libdwarf unless it is there: before the child is made, which must not load anything. */
 struct sp_error *dw_child_need_libdwarf(void);
 
 /* Answers the job. False when libdwarf can't open the file, or without memory. Only in a child process. */
-bool dw_child_answer(const struct dw_child_job *job, struct dw_child_output *out);
+bool dw_child_answer(const struct dw_child_job *job, struct sp_limited_output *out);
 
 /* The engine in the parent: the two calls of dwarf.h. */
 struct dw_child;

@@ -241,7 +241,7 @@ struct unit {
 struct engine {
 	const struct dw_child_job *job;
 	Dwarf_Debug main, supplementary;
-	struct dw_child_output *out;
+	struct sp_limited_output *out;
 };
 
 /* ---- Attributes ---- */
@@ -709,7 +709,7 @@ static bool answer_units(const struct engine *engine, bool claims, uint8_t *rank
 	}
 }
 
-bool dw_child_answer(const struct dw_child_job *job, struct dw_child_output *out)
+bool dw_child_answer(const struct dw_child_job *job, struct sp_limited_output *out)
 {
 	struct engine engine = { .job = job, .out = out };
 	struct dw_child_file main_file = job->main, other_file = job->supplementary;
@@ -730,6 +730,20 @@ bool dw_child_answer(const struct dw_child_job *job, struct dw_child_output *out
 	bool ok = engine.main && answer_units(&engine, true, ranks) && answer_units(&engine, false, ranks);
 	free(ranks);
 	return ok;
+}
+
+#else
+
+struct sp_error *dw_child_need_libdwarf(void)
+{
+	return sp_error_create(SP_ERROR_UNSUPPORTED, "the libdwarf engine is not available on Windows");
+}
+
+bool dw_child_answer(const struct dw_child_job *job, struct sp_limited_output *out)
+{
+	(void)job;
+	(void)out;
+	return false;
 }
 
 #endif

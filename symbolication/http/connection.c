@@ -181,6 +181,16 @@ static enum MHD_Result begin_request(struct http_job *job)
 	if (!http_host_is_ours(http, request_header(&job->request, "Host")))
 		return reply_now(job, 403, "This server does not answer to that Host name.\n");
 	size_t size = announced_size(job);
+	if (size && http->options.open_body) {
+		unsigned status = http->options.open_body(http->options.context, &job->request, &job->sink);
+		if (status && status != 200)
+			return reply_now(job, status, job->sink.refusal);
+	}
+	if (job->sink.stream) {
+		if (size != SIZE_MAX && size > job->sink.limit)
+			return reply_now(job, 413, "The request is too large.\n");
+		size = 0; /* it takes no room */
+	}
 	if (size == SIZE_MAX)
 		size = http->options.body_limit;
 	if (size > http->options.body_limit)
@@ -202,9 +212,24 @@ static enum MHD_Result begin_request(struct http_job *job)
 	return stopping ? MHD_NO : MHD_YES;
 }
 
+static enum MHD_Result stream_body(struct http_job *job, const char *data, size_t *data_size)
+{
+	uint64_t size = job->request.body_size + *data_size;
+	job->too_large |= size > job->sink.limit;
+	if (!job->too_large && !job->sink.write(job->sink.stream, data, *data_size))
+		return MHD_NO;
+	if (!job->too_large)
+		job->request.body_size = (size_t)size;
+	*data_size = 0;
+	set_deadline(job->http, job->connection, deadline_for(job->http, job->body_start, size));
+	return MHD_YES;
+}
+
 static enum MHD_Result add_body(struct http_job *job, const char *data, size_t *data_size)
 {
 	struct sp_http *http = job->http;
+	if (job->sink.stream)
+		return stream_body(job, data, data_size);
 	size_t size = job->request.body_size + *data_size;
 	if (size > http->options.body_limit) {
 		job->too_large = true;
@@ -247,6 +272,8 @@ static enum MHD_Result enqueue(struct http_job *job)
 
 static enum MHD_Result send_reply(struct http_job *job)
 {
+	if (job->reset && job->connection)
+		http_reset_socket(job->connection->fd);
 	if (!job->response)
 		return MHD_NO;
 	set_deadline(job->http, job->connection, deadline_for(job->http, sp_clock_now(), job->reply_size));
@@ -264,6 +291,7 @@ enum MHD_Result http_on_request(void *context, struct MHD_Connection *mhd, const
 		return MHD_NO;
 	job->request.method = method;
 	job->request.path = url;
+	job->request.stream = job->sink.stream;
 	switch (job->state) {
 	case HTTP_NEW:
 		return begin_request(job);
@@ -292,6 +320,8 @@ void http_on_completed(void *context, struct MHD_Connection *mhd, void **job_slo
 		return;
 	*job_slot = NULL;
 	http_release_room(job);
+	if (job->sink.stream)
+		job->sink.close(job->sink.stream);
 	/* The next request line may take as long again as the silence that MHD itself allows. */
 	set_deadline(http, job->connection, sp_clock_now() + 2 * timeout_of(http));
 	if (job->response)

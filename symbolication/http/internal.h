@@ -34,9 +34,11 @@ struct http_job {
 	char *query;           /* owned */
 	char *body;            /* owned */
 	size_t body_capacity;
-	size_t reserved;     /* bytes of the bodies' budget that it holds */
-	uint64_t body_start; /* when the first byte of the body could come */
-	bool too_large;      /* the body passed the limit; the rest is thrown away */
+	size_t reserved;          /* bytes of the bodies' budget that it holds */
+	uint64_t body_start;      /* when the first byte of the body could come */
+	bool too_large;           /* the body passed the limit; the rest is thrown away */
+	bool reset;               /* the connection is reset instead of a reply */
+	struct sp_http_body sink; /* where the body goes; no stream = memory */
 	struct MHD_Response *response;
 	unsigned status;
 	uint64_t reply_size; /* bytes to send */
@@ -73,6 +75,8 @@ struct sp_error *http_listen(const char *address, uint16_t port, unsigned attemp
 void http_close_socket(int fd);
 /* Ends a connection from outside: its owner sees an error. */
 void http_cut_socket(int fd);
+/* As cutting, but the other side is told of an error and not of an end. */
+void http_reset_socket(int fd);
 
 /* ---- connection.c: called by MHD in its thread ---- */
 
@@ -97,6 +101,18 @@ struct http_job *http_list_pop(struct http_list *list);
 
 /* Whether the Host header names this server. */
 bool http_host_is_ours(const struct sp_http *http, const char *host);
+
+/* ---- range.c ---- */
+
+struct http_range {
+	uint64_t first, size; /* bytes */
+};
+enum http_range_kind { HTTP_RANGE_ALL, HTTP_RANGE_PART, HTTP_RANGE_OUTSIDE };
+/* What a Range header (NULL = absent) asks for of `size` bytes. One range; what is more or is malformed counts as
+ * absent, as RFC 9110 (14.2) allows. */
+enum http_range_kind http_read_range(const char *header, uint64_t size, struct http_range *ret);
+/* Whether a list of entity tags (If-None-Match; NULL = absent) has the tag, compared weakly, or is "*". */
+bool http_has_tag(const char *list, const char *tag);
 
 /* ---- encode.c ---- */
 

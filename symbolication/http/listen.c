@@ -31,6 +31,17 @@ void http_cut_socket(int fd)
 #endif
 }
 
+void http_reset_socket(int fd)
+{
+#ifdef __linux__
+	/* Dissolving the association sends the reset at once, whatever is done with the socket after. */
+	connect(fd, &(struct sockaddr){ .sa_family = AF_UNSPEC }, sizeof(struct sockaddr));
+#else
+	struct linger none = { 1, 0 };
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, (const void *)&none, sizeof(none));
+#endif
+}
+
 static int socket_error(void)
 {
 #ifdef _WIN32

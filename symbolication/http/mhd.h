@@ -7,17 +7,18 @@
 
 #include <microhttpd.h>
 
-#define HTTP_MHD_FUNCTIONS(X)              \
-	X(MHD_add_response_header)         \
-	X(MHD_create_response_from_buffer) \
-	X(MHD_create_response_from_fd64)   \
-	X(MHD_destroy_response)            \
-	X(MHD_get_connection_info)         \
-	X(MHD_lookup_connection_value)     \
-	X(MHD_queue_response)              \
-	X(MHD_resume_connection)           \
-	X(MHD_start_daemon)                \
-	X(MHD_stop_daemon)                 \
+#define HTTP_MHD_FUNCTIONS(X)                      \
+	X(MHD_add_response_header)                 \
+	X(MHD_create_response_from_buffer)         \
+	X(MHD_create_response_from_fd64)           \
+	X(MHD_create_response_from_fd_at_offset64) \
+	X(MHD_destroy_response)                    \
+	X(MHD_get_connection_info)                 \
+	X(MHD_lookup_connection_value)             \
+	X(MHD_queue_response)                      \
+	X(MHD_resume_connection)                   \
+	X(MHD_start_daemon)                        \
+	X(MHD_stop_daemon)                         \
 	X(MHD_suspend_connection)
 
 struct http_mhd {
@@ -31,6 +32,7 @@ struct sp_error *http_need_mhd(void);
 #define MHD_add_response_header http_mhd.MHD_add_response_header
 #define MHD_create_response_from_buffer http_mhd.MHD_create_response_from_buffer
 #define MHD_create_response_from_fd64 http_mhd.MHD_create_response_from_fd64
+#define MHD_create_response_from_fd_at_offset64 http_mhd.MHD_create_response_from_fd_at_offset64
 #define MHD_destroy_response http_mhd.MHD_destroy_response
 #define MHD_get_connection_info http_mhd.MHD_get_connection_info
 #define MHD_lookup_connection_value http_mhd.MHD_lookup_connection_value

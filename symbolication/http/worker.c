@@ -89,6 +89,46 @@ static struct MHD_Response *file_response(struct http_job *job, const struct sp_
 	return response;
 }
 
+/* A part of an open file, or of that part what the client asks for. The descriptor becomes the response's. */
+static struct MHD_Response *fd_response(struct http_job *job, struct sp_http_reply *reply)
+{
+	const struct sp_http_request *request = &job->request;
+	const char *if_range = request->header(request, "If-Range");
+	bool same = !if_range || (reply->etag && !strcmp(if_range, reply->etag));
+	struct http_range range = { 0, reply->fd_size };
+	enum http_range_kind kind = HTTP_RANGE_ALL;
+	char text[80];
+	if (reply->etag && http_has_tag(request->header(request, "If-None-Match"), reply->etag)) {
+		job->status = 304;
+		return MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
+	}
+	if (reply->status == 200 && same)
+		kind = http_read_range(request->header(request, "Range"), reply->fd_size, &range);
+	if (kind == HTTP_RANGE_OUTSIDE) {
+		struct MHD_Response *outside = text_response(job, 416, "There are no such bytes.\n");
+		snprintf(text, sizeof(text), "bytes */%llu", (unsigned long long)reply->fd_size);
+		if (outside)
+			MHD_add_response_header(outside, "Content-Range", text);
+		return outside;
+	}
+	struct MHD_Response *response = MHD_create_response_from_fd_at_offset64(range.size, reply->fd,
+	                                                                        reply->fd_offset + range.first);
+	if (!response)
+		return NULL;
+	reply->has_fd = false;
+	job->reply_size = range.size;
+	if (kind == HTTP_RANGE_PART) {
+		job->status = 206;
+		snprintf(text, sizeof(text), "bytes %llu-%llu/%llu", (unsigned long long)range.first,
+		         (unsigned long long)(range.first + range.size - 1), (unsigned long long)reply->fd_size);
+		MHD_add_response_header(response, "Content-Range", text);
+	}
+	MHD_add_response_header(response, "Accept-Ranges", "bytes");
+	MHD_add_response_header(response, "Content-Type",
+	                        reply->content_type ? reply->content_type : "application/octet-stream");
+	return response;
+}
+
 static struct MHD_Response *body_response(struct http_job *job, struct http_encoder *encoder,
                                           struct sp_http_reply *reply)
 {
@@ -120,7 +160,16 @@ static void run_job(struct http_job *job, struct http_encoder *encoder)
 	}
 	http->options.handler(http->options.context, &job->request, &reply);
 	job->status = reply.status;
-	job->response = reply.file ? file_response(job, &reply) : body_response(job, encoder, &reply);
+	job->reset = reply.reset;
+	if (!reply.reset)
+		job->response = reply.has_fd ? fd_response(job, &reply)
+		                : reply.file ? file_response(job, &reply)
+		                             : body_response(job, encoder, &reply);
+	if (reply.has_fd)
+		close(reply.fd);
+	if (reply.etag && job->response)
+		MHD_add_response_header(job->response, "ETag", reply.etag);
+	free(reply.etag);
 	for (size_t i = 0; i < reply.header_count; i++) {
 		if (job->response)
 			MHD_add_response_header(job->response, reply.headers[i].name, reply.headers[i].value);

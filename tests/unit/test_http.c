@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,6 +43,18 @@ static void handle(void *context, const struct sp_http_request *request, struct 
 		reply->content_encoding = request->query ? "gzip" : NULL;
 		return;
 	}
+	if (!strcmp(request->path, "/part")) { /* of the file, without its first four bytes */
+		reply->has_fd = true;
+		reply->fd = open(file_path, O_RDONLY | O_CLOEXEC);
+		reply->fd_offset = 4;
+		reply->fd_size = 12;
+		reply->etag = strdup("\"tag\"");
+		return;
+	}
+	if (!strcmp(request->path, "/reset")) {
+		reply->reset = true;
+		return;
+	}
 	if (!strcmp(request->path, "/missing")) {
 		reply->file = strdup("/nonexistent/file");
 		return;
@@ -55,12 +68,46 @@ static void handle(void *context, const struct sp_http_request *request, struct 
 		return;
 	}
 	uint64_t sum = 0;
-	for (size_t i = 0; i < request->body_size; i++)
+	for (size_t i = 0; request->body && i < request->body_size; i++)
 		sum = sum * 31 + (unsigned char)request->body[i];
 	const char *agent = request->header(request, "uSeR-aGeNt");
 	sp_http_reply_header(reply, "X-Test", "yes");
 	say(reply, "%s %s %s %s %zu %llx", request->method, request->path, request->query ? request->query : "-",
 	    agent ? agent : "-", request->body_size, (unsigned long long)sum);
+}
+
+/* Where bodies of PUT requests go: their bytes are added up. */
+static struct {
+	uint64_t sum;
+	sem_t closed;
+} stream;
+
+static bool write_stream(void *context, const void *bytes, size_t size)
+{
+	assert_ptr_equal(context, &stream);
+	for (size_t i = 0; i < size; i++)
+		stream.sum += ((const unsigned char *)bytes)[i];
+	return true;
+}
+
+static void close_stream(void *context)
+{
+	assert_ptr_equal(context, &stream);
+	sem_post(&stream.closed);
+}
+
+static unsigned open_body(void *context, const struct sp_http_request *request, struct sp_http_body *ret)
+{
+	(void)context;
+	if (strcmp(request->method, "PUT") != 0)
+		return 0;
+	if (!request->header(request, "Authorization")) {
+		ret->refusal = "Who are you?\n";
+		return 401;
+	}
+	stream.sum = 0;
+	*ret = (struct sp_http_body){ &stream, 1 << 20, write_stream, close_stream, NULL };
+	return 200;
 }
 
 static const char *const known_hosts[] = { "symbols.example", NULL };
@@ -71,6 +118,7 @@ static struct sp_http *start(unsigned timeout_s, size_t body_limit)
 		                           .timeout_s = timeout_s,
 		                           .body_limit = body_limit,
 		                           .handler = handle,
+		                           .open_body = open_body,
 		                           .hosts = known_hosts };
 	struct sp_http *http;
 	struct sp_error *error = sp_http_start(&options, &http);
@@ -325,6 +373,147 @@ static void test_files(void **state)
 	unlink(file_path);
 }
 
+static void assert_part(const struct sp_http *http, const char *header, int status, const char *body, const char *range)
+{
+	char request[256];
+	snprintf(request, sizeof(request), "GET /part HTTP/1.1\r\n" HOST "%s\r\n\r\n", header);
+	struct answer a = ask(http, request);
+	assert_int_equal(a.status, status);
+	assert_string_equal(a.body, body);
+	if (range)
+		assert_string_equal(header_of(&a, "Content-Range"), range);
+	else
+		assert_null(header_of(&a, "Content-Range"));
+	free(a.body);
+}
+
+static void test_parts_of_files(void **state)
+{
+	(void)state;
+	snprintf(file_path, sizeof(file_path), "/tmp/sp-test-http-XXXXXX");
+	int fd = mkstemp(file_path);
+	assert_int_equal(write(fd, "the file's bytes", 16), 16);
+	close(fd);
+	struct sp_http *http = start(30, 0);
+	assert_part(http, "X: y", 200, "file's bytes", NULL);
+	assert_part(http, "Range: bytes=0-3", 206, "file", "bytes 0-3/12");
+	assert_part(http, "Range: bytes=7-", 206, "bytes", "bytes 7-11/12");
+	assert_part(http, "Range: bytes=-5", 206, "bytes", "bytes 7-11/12");
+	assert_part(http, "Range: bytes=0-99", 206, "file's bytes", "bytes 0-11/12");
+	assert_part(http, "Range: bytes=12-", 416, "There are no such bytes.\n", "bytes */12");
+	assert_part(http, "Range: bytes=0-1,3-4", 200, "file's bytes", NULL);
+	assert_part(http, "Range: bytes=3-1", 200, "file's bytes", NULL);
+	assert_part(http, "Range: bytes=0-3\r\nIf-Range: \"tag\"", 206, "file", "bytes 0-3/12");
+	assert_part(http, "Range: bytes=0-3\r\nIf-Range: \"old\"", 200, "file's bytes", NULL);
+	assert_part(http, "If-None-Match: \"x\"", 200, "file's bytes", NULL);
+	assert_status(http, "GET /part HTTP/1.1\r\n" HOST "If-None-Match: W/\"tag\"\r\n\r\n", 304);
+	struct answer a = ask(http, "HEAD /part HTTP/1.1\r\n" HOST "\r\n");
+	assert_int_equal(a.status, 200);
+	assert_string_equal(header_of(&a, "Content-Length"), "12");
+	assert_string_equal(header_of(&a, "ETag"), "\"tag\"");
+	assert_string_equal(header_of(&a, "Accept-Ranges"), "bytes");
+	free(a.body);
+	sp_http_stop(http);
+	unlink(file_path);
+}
+
+static void test_ranges(void **state)
+{
+	(void)state;
+	struct http_range range;
+	static const char *const whole[] = { NULL,
+		                             "",
+		                             "bytes=",
+		                             "bytes=-",
+		                             "bytes=a-b",
+		                             "items=0-1",
+		                             "bytes=0",
+		                             "bytes=5-4",
+		                             "bytes=0-1x",
+		                             "bytes=1--2",
+		                             "bytes=+1-2",
+		                             "bytes=0-1,2-3",
+		                             "bytes=99999999999999999999-" };
+	for (size_t i = 0; i < sizeof(whole) / sizeof(*whole); i++) {
+		assert_int_equal(http_read_range(whole[i], 10, &range), HTTP_RANGE_ALL);
+		assert_int_equal(range.size, 10);
+	}
+	assert_int_equal(http_read_range("bytes=-0", 10, &range), HTTP_RANGE_OUTSIDE);
+	assert_int_equal(http_read_range("bytes=-5", 0, &range), HTTP_RANGE_OUTSIDE);
+	assert_int_equal(http_read_range("bytes=0-", 0, &range), HTTP_RANGE_OUTSIDE);
+	assert_int_equal(http_read_range("BYTES= 2-18446744073709551615 ", 10, &range), HTTP_RANGE_PART);
+	assert_int_equal(range.first, 2);
+	assert_int_equal(range.size, 8);
+	assert_int_equal(http_read_range("bytes=-18446744073709551615", 10, &range), HTTP_RANGE_PART);
+	assert_int_equal(range.first, 0);
+	assert_true(http_has_tag("\"a\", W/\"b\"", "\"b\""));
+	assert_true(http_has_tag("*", "\"b\""));
+	assert_false(http_has_tag("\"a\", b", "\"b\""));
+	assert_false(http_has_tag("\"b", "\"b\""));
+	assert_false(http_has_tag(NULL, "\"b\""));
+}
+
+static void test_reset_instead_of_a_reply(void **state)
+{
+	(void)state;
+	struct sp_http *http = start(30, 0);
+	int fd = dial(http);
+	static const char request[] = "GET /reset HTTP/1.1\r\n" HOST "\r\n";
+	put(fd, request, sizeof(request) - 1);
+	char c;
+	assert_int_equal(recv(fd, &c, 1, 0), -1); /* an end would be 0 */
+	assert_int_equal(errno, ECONNRESET);
+	close(fd);
+	assert_status(http, "GET / HTTP/1.1\r\n" HOST "\r\n", 200);
+	sp_http_stop(http);
+}
+
+static void test_streamed_bodies(void **state)
+{
+	(void)state;
+	struct sp_http *http = start(30, 1024); /* above which nothing is kept in memory */
+	sem_init(&stream.closed, 0, 0);
+	assert_status(http, "PUT / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nabcde", 401);
+	assert_status(http, "PUT / HTTP/1.1\r\n" HOST "Authorization: me\r\nContent-Length: 1048577\r\n\r\n", 413);
+	sem_wait(&stream.closed);
+	size_t size = 1 << 20;
+	char *bytes = malloc(size);
+	memset(bytes, 3, size);
+	int fd = dial(http);
+	char head[160];
+	snprintf(head, sizeof(head), "PUT /x HTTP/1.1\r\n" HOST "Authorization: me\r\nContent-Length: %zu\r\n\r\n",
+	         size);
+	put(fd, head, strlen(head));
+	put(fd, bytes, size);
+	struct answer a = take(fd, false);
+	assert_string_equal(a.body, "PUT /x - - 1048576 0");
+	assert_int_equal(stream.sum, 3 * size);
+	sem_wait(&stream.closed);
+	free(a.body);
+	close(fd);
+	/* A client that goes away in the middle. */
+	fd = dial(http);
+	put(fd, head, strlen(head));
+	put(fd, bytes, size / 2);
+	close(fd);
+	sem_wait(&stream.closed);
+	/* More than announced nowhere. */
+	fd = dial(http);
+	snprintf(head, sizeof(head),
+	         "PUT / HTTP/1.1\r\n" HOST "Authorization: me\r\nTransfer-Encoding: chunked\r\n\r\n%zx\r\n", size + 1);
+	put(fd, head, strlen(head));
+	put(fd, bytes, size);
+	put(fd, "x\r\n0\r\n\r\n", 8);
+	a = take(fd, false);
+	assert_int_equal(a.status, 413);
+	free(a.body);
+	close(fd);
+	sem_wait(&stream.closed);
+	free(bytes);
+	sp_http_stop(http);
+	sem_destroy(&stream.closed);
+}
+
 static void test_bodies_above_the_limit(void **state)
 {
 	(void)state;
@@ -533,6 +722,10 @@ int main(void)
 		cmocka_unit_test(test_accept_encoding),
 		cmocka_unit_test(test_compression),
 		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_parts_of_files),
+		cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_reset_instead_of_a_reply),
+		cmocka_unit_test(test_streamed_bodies),
 		cmocka_unit_test(test_bodies_above_the_limit),
 		cmocka_unit_test(test_slow_clients_are_cut),
 		cmocka_unit_test(test_many_clients_at_once),
