@@ -25,6 +25,12 @@ struct sp_error *sp_file_map_fd(int fd, const char *name, struct sp_file_map *re
 
 void sp_file_unmap(struct sp_file_map *map);
 
+/* How a part of a map will be read. By default the OS reads much around each place that is touched; for `scattered`
+ * reads it reads that place only. A hint, which does nothing where the OS has no such thing. */
+void sp_file_expect(const void *bytes, size_t size, bool scattered);
+/* Begins to read a part of a map that will be touched soon, without waiting for it. A hint, too. */
+void sp_file_want(const void *bytes, size_t size);
+
 /* Writes a file beside `path` and renames it over it, so that a reader sees the old or the new, whole. */
 struct sp_error *sp_file_write_atomic(const char *path, const void *bytes, size_t size);
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define CREATE_TRIES 100
+#define WANT_AT_ONCE ((size_t)128 << 10)
 
 /* Opens without ever waiting for the other end of a pipe, and without taking a terminal. */
 static struct sp_error *open_for_reading(const char *path, int *ret)
@@ -77,6 +78,26 @@ void sp_file_unmap(struct sp_file_map *map)
 	if (map->mapped)
 		munmap((void *)(uintptr_t)map->bytes, map->size);
 	*map = (struct sp_file_map){ 0 };
+}
+
+/* Advice to the kernel is of whole pages. */
+static void advise(const void *bytes, size_t size, int advice)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)bytes & ~(page - 1);
+	if (size)
+		madvise((void *)start, (uintptr_t)bytes + size - start, advice);
+}
+
+void sp_file_expect(const void *bytes, size_t size, bool scattered)
+{
+	advise(bytes, size, scattered ? MADV_RANDOM : MADV_NORMAL);
+}
+
+void sp_file_want(const void *bytes, size_t size)
+{
+	/* Linux reads no more at a time than it would read ahead. */
+	for (size_t at = 0; at < size; at += WANT_AT_ONCE)
+		advise((const uint8_t *)bytes + at, size - at < WANT_AT_ONCE ? size - at : WANT_AT_ONCE, MADV_WILLNEED);
 }
 
 static struct sp_error *write_all(int fd, const char *path, const void *bytes, size_t size)

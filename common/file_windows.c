@@ -112,6 +112,19 @@ void sp_file_unmap(struct sp_file_map *map)
 	*map = (struct sp_file_map){ 0 };
 }
 
+void sp_file_expect(const void *bytes, size_t size, bool scattered)
+{
+	(void)bytes;
+	(void)size;
+	(void)scattered;
+}
+
+void sp_file_want(const void *bytes, size_t size)
+{
+	(void)bytes;
+	(void)size;
+}
+
 static struct sp_error *write_all(HANDLE file, const char *path, const void *bytes, size_t size)
 {
 	const char *at = bytes;

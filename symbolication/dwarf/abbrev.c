@@ -5,6 +5,8 @@
  * bytes, the others over one value of variable size. */
 #include "internal.h"
 
+#define USUAL_SIZE ((size_t)32 << 10) /* bytes of a table, which says its end only there */
+
 #include <stdlib.h>
 
 enum skip_op {
@@ -343,6 +345,7 @@ struct sp_error *dw_abbrevs_get(struct dw_file *file, struct dw_bytes bytes, uin
 	struct sp_cursor c = sp_cursor_init(bytes.bytes, bytes.size);
 	c.big_endian = file->big_endian;
 	sp_cursor_seek(&c, offset);
+	dw_want(file, c.at, sp_cursor_left(&c) < USUAL_SIZE ? sp_cursor_left(&c) : USUAL_SIZE);
 	struct sp_error *error = parse(file, c, &shape, table);
 	if (!error && !make_steps(table))
 		error = sp_error_no_memory();

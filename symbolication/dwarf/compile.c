@@ -375,6 +375,7 @@ struct sp_error *sp_dwarf_compile(const struct sp_dwarf_files *files, uint64_t b
 {
 	struct compiler compiler = { .builder = builder, .base = base, .cancel = cancel };
 	struct sp_error *error = sp_dwarf_create(files, &compiler.dwarf);
+	sp_object_want_all(files->main);
 	if (!error)
 		error = list_jobs(&compiler);
 	if (!error)

@@ -111,6 +111,15 @@ size_t sp_dwarf_memory(const struct sp_dwarf *dwarf)
 
 /* ---- Look-ups ---- */
 
+/* Many addresses need most of the files. */
+static void want_all(struct sp_dwarf *dwarf)
+{
+	struct dw_file *files[] = { dwarf->main, dwarf->supplementary, dwarf->package };
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
+		if (files[i])
+			sp_object_want_all(files[i]->object);
+}
+
 struct sp_error *dw_map_get(struct sp_dwarf *dwarf, bool by_units, const struct dw_map **ret)
 {
 	_Atomic(struct dw_map *) *place = by_units ? &dwarf->by_units : &dwarf->by_aranges;
@@ -356,6 +365,8 @@ struct sp_error *sp_dwarf_lookup(struct sp_dwarf *dwarf, const uint64_t *address
 		*ret_note = NULL;
 	if (dwarf->child)
 		return dw_child_lookup(dwarf->child, addresses, count, emit, context);
+	if (count > MIN_FOR_HELP)
+		want_all(dwarf);
 	if (count >= MIN_FOR_BATCH && !atomic_exchange(&dwarf->batched, true))
 		return dw_look_up_batch(dwarf, addresses, count, emit, context, ret_note);
 	struct dw_search search = { .dwarf = dwarf };

@@ -150,6 +150,7 @@ struct sp_error *dw_functions_create(const struct dw_unit *unit, struct dw_funct
 	struct dw_ranges scratch = { 0 };
 	struct dw_functions *functions = calloc(1, sizeof(*functions));
 	struct sp_error *error = functions ? NULL : sp_error_no_memory();
+	dw_want(unit->file, unit->bytes.bytes, unit->bytes.size);
 	if (!error && dw_spend(unit->file->dwarf, DW_WORK_DIES, unit->bytes.size))
 		error = walk(unit, &scratch, &table);
 	/* Where functions overlap, the tightest range has the address; of equal ones the last in the file. */

@@ -73,6 +73,7 @@ struct dw_file {
 	bool any_address;              /* relocatable: address 0 is an address like any other */
 	bool big_endian;
 	uint64_t code_start, code_end; /* bounds of the executable sections; equal = unknown */
+	atomic_size_t lists_wanted;    /* lists of ranges up to this offset will be there soon */
 	pthread_mutex_t section_lock;  /* for loading */
 	struct dw_section sections[DW_SECTION_COUNT];
 	pthread_mutex_t lock;      /* for the maps below; held for look-ups and insertions only */
@@ -89,6 +90,11 @@ void dw_file_destroy(struct dw_file *file);
 const struct dw_section *dw_section(struct dw_file *file, enum dw_section_id id);
 /* Waits until the first `end` bytes of .debug_info are there. False, and a note, when they can't be read. */
 bool dw_info_wait(struct dw_file *file, uint64_t end);
+/* Tells that bytes of a section will be read soon: from the disk, where little else of the file is wanted. */
+static inline void dw_want(const struct dw_file *file, const uint8_t *bytes, size_t size)
+{
+	sp_object_want(file->object, bytes, size);
+}
 /* A string in a string section; NULL when the offset is outside. */
 const char *dw_section_string(struct dw_file *file, enum dw_section_id id, uint64_t offset);
 /* False for the addresses that linkers put where code was dropped, and whatever else is outside of the code. */

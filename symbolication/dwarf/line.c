@@ -550,6 +550,7 @@ static struct sp_error *lines_create(struct dw_unit *unit, bool discriminators, 
 	struct dw_lines *lines = calloc(1, sizeof(*lines));
 	if (!lines)
 		return sp_error_no_memory();
+	dw_want(unit->file, c.at, sp_cursor_left(&c));
 	lines->version = header.version;
 	struct builder b = { .lines = lines, .code = unit->file, .discriminators = discriminators };
 	struct sp_cursor names = c;

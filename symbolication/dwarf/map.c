@@ -128,6 +128,7 @@ struct sp_error *dw_map_by_aranges(struct sp_dwarf *dwarf, uint64_t first, uint6
 	struct dw_bytes bytes = dw_section(dwarf->main, DW_ARANGES)->data;
 	struct sp_cursor c = sp_cursor_init(bytes.bytes, bytes.size);
 	c.big_endian = dwarf->main->big_endian;
+	dw_want(dwarf->main, bytes.bytes, bytes.size);
 	struct scan scan = { .file = dwarf->main, .first = first, .last = last };
 	while (sp_cursor_left(&c) && read_set(&scan, &c))
 		;

@@ -297,6 +297,7 @@ static struct sp_error *scopes_create(const struct dw_unit *unit, struct dw_scop
 	struct scope_table table = { 0 };
 	struct dw_scopes *scopes = calloc(1, sizeof(*scopes));
 	bool paid = dw_spend(unit->file->dwarf, DW_WORK_DIES, unit->bytes.size);
+	dw_want(unit->file, unit->bytes.bytes, unit->bytes.size);
 	bool ok = scopes && (!paid || find_all_scopes(unit, &table));
 	sp_vector_deinit(&table.stack);
 	if (!ok) {

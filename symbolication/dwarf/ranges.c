@@ -1,6 +1,8 @@
 /* Address ranges of DIEs: low_pc and high_pc, .debug_ranges (DWARF 2 to 4), .debug_rnglists (5). */
 #include "internal.h"
 
+#define LISTS_AHEAD ((size_t)128 << 10) /* bytes of lists that are read from the disk at a time */
+
 /* Where a list is read, and what its entries count from. */
 struct list {
 	const struct dw_unit *unit;
@@ -146,6 +148,17 @@ static bool indexed_list(const struct dw_unit *unit, uint64_t index, uint64_t *r
 	return !c.bad;
 }
 
+/* The lists of a unit's functions and calls lie one behind the other. */
+static void want_lists(struct dw_file *file, struct dw_bytes bytes, uint64_t offset)
+{
+	uint64_t wanted = atomic_load_explicit(&file->lists_wanted, memory_order_relaxed);
+	if ((offset < wanted && wanted - offset <= LISTS_AHEAD) || offset >= bytes.size)
+		return;
+	atomic_store_explicit(&file->lists_wanted, (size_t)offset + LISTS_AHEAD, memory_order_relaxed);
+	size_t left = bytes.size - (size_t)offset;
+	dw_want(file, bytes.bytes + offset, left < LISTS_AHEAD ? left : LISTS_AHEAD);
+}
+
 static struct sp_error *read_list(const struct dw_unit *unit, const struct dw_value *value, struct list *list)
 {
 	uint64_t offset = value->u;
@@ -160,6 +173,7 @@ static struct sp_error *read_list(const struct dw_unit *unit, const struct dw_va
 		if (unit->skeleton)
 			offset += unit->skeleton->ranges_base;
 	}
+	want_lists(unit->version >= 5 ? unit->file : code_file(unit), bytes, offset);
 	list->c = sp_cursor_init(bytes.bytes, bytes.size);
 	list->c.big_endian = unit->file->big_endian;
 	sp_cursor_seek(&list->c, offset);

@@ -187,6 +187,7 @@ static struct sp_error *open_map(struct sp_file_map *map, const char *path, stru
 {
 	struct sp_error *error;
 	struct sp_object *object;
+	sp_file_expect(map->bytes, map->size ? 1 : 0, true); /* a look at the beginning reads no more of the disk */
 	if (open_other(map->bytes, map->size, path, ret, &error)) {
 		sp_file_unmap(map);
 		return error;
@@ -199,7 +200,7 @@ static struct sp_error *open_map(struct sp_file_map *map, const char *path, stru
 			(*ret)->map = *map;
 		return error;
 	}
-	error = sp_object_open_map(map, path, &object);
+	error = sp_object_open_scattered(map, path, &object);
 	return error ? error : wrap_object(object, path, ret);
 }
 

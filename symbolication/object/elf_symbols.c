@@ -180,6 +180,8 @@ static struct sp_error *open_table(struct sp_object *object, size_t at, struct t
 		error = section_cursor(object, strings_at, &strings);
 	if (error)
 		return error;
+	sp_object_want(object, ret->symbols.start, sp_cursor_left(&ret->symbols));
+	sp_object_want(object, strings.start, sp_cursor_left(&strings));
 	ret->strings = sp_elf_strings(&strings);
 	for (size_t i = 0; i < object->section_count && !error; i++) {
 		if (elf->sections[i].type == SP_SHT_SYMTAB_SHNDX && elf->sections[i].link == at)

@@ -105,6 +105,35 @@ struct sp_error *sp_object_open_map(struct sp_file_map *map, const char *name, s
 	return open_format(object, ret);
 }
 
+struct sp_error *sp_object_open_scattered(struct sp_file_map *map, const char *name, struct sp_object **ret)
+{
+	sp_file_expect(map->bytes, map->size, true);
+	struct sp_error *error = sp_object_open_map(map, name, ret);
+	if (!error)
+		atomic_store(&(*ret)->scattered, true);
+	return error;
+}
+
+/* Whether bytes are the file's, and read only where they are touched. */
+static bool is_scattered(const struct sp_object *object, const uint8_t *bytes, size_t size)
+{
+	return atomic_load_explicit(&object->scattered, memory_order_relaxed) && bytes >= object->map.bytes &&
+	       bytes < object->map.bytes + object->map.size &&
+	       size <= (size_t)(object->map.bytes + object->map.size - bytes);
+}
+
+void sp_object_want(const struct sp_object *object, const uint8_t *bytes, size_t size)
+{
+	if (is_scattered(object, bytes, size))
+		sp_file_want(bytes, size);
+}
+
+void sp_object_want_all(struct sp_object *object)
+{
+	if (atomic_exchange(&object->scattered, false))
+		sp_file_expect(object->map.bytes, object->map.size, false);
+}
+
 struct sp_error *sp_object_open_path(const char *path, struct sp_object **ret)
 {
 	struct sp_file_map map;
@@ -245,6 +274,14 @@ static struct sp_error *prefix(const struct sp_object *object, size_t at, struct
 	             : NULL;
 }
 
+/* The bytes that a section is stored in will be read from end to end. */
+static void expect_all_of(const struct sp_object *object, const struct sp_section *section)
+{
+	struct sp_cursor bytes = sp_cursor_sub(&object->file, section->file_offset, section->size);
+	if (!bytes.bad && is_scattered(object, bytes.start, sp_cursor_left(&bytes)))
+		sp_file_expect(bytes.start, sp_cursor_left(&bytes), false);
+}
+
 /* The first caller makes the bytes, others wait for it. A lack of memory is not kept: the next caller tries again. */
 static struct sp_error *lazy_get(struct sp_object *object, size_t at, const uint8_t **ret, size_t *ret_size)
 {
@@ -257,6 +294,7 @@ static struct sp_error *lazy_get(struct sp_object *object, size_t at, const uint
 	if (!atomic_load_explicit(&lazy->ready, memory_order_acquire)) {
 		pthread_mutex_lock(&lazy->lock);
 		if (!atomic_load_explicit(&lazy->ready, memory_order_relaxed)) {
+			expect_all_of(object, &object->sections[at]);
 			struct sp_error *error = object->format->make_bytes(object, at, &lazy->bytes, &lazy->size);
 			if (error && error->code == SP_ERROR_NO_MEMORY) {
 				pthread_mutex_unlock(&lazy->lock);
@@ -304,6 +342,7 @@ static struct sp_stream *get_stream(struct sp_object *object, size_t at)
 	stream = atomic_load_explicit(&lazy->stream, memory_order_relaxed);
 	if (!stream && !atomic_load_explicit(&lazy->ready, memory_order_relaxed) &&
 	    object->format->find_stream(object, at, &in, &size) && size >= SP_STREAM_LEAST) {
+		expect_all_of(object, &object->sections[at]);
 		struct sp_error *error = sp_stream_create(in.at, sp_cursor_left(&in), size, &stream);
 		if (!error) {
 			atomic_fetch_add(&object->memory, size);
@@ -399,6 +438,9 @@ void sp_symbols_deinit(struct sp_symbols *symbols)
 
 struct sp_error *sp_object_functions(struct sp_object *object, struct sp_function_range **ret, size_t *ret_count)
 {
+	const struct sp_section *unwind = sp_object_find_section(object, ".eh_frame");
+	if (unwind)
+		expect_all_of(object, unwind);
 	return object->format->functions(object, ret, ret_count);
 }
 

@@ -68,6 +68,12 @@ struct sp_error *sp_object_open_path(const char *path, struct sp_object **ret);
 struct sp_error *sp_object_open_fd(int fd, const char *name, struct sp_object **ret);
 /* As open_path for a file that is mapped already; the object takes the mapping over, also when opening fails. */
 struct sp_error *sp_object_open_map(struct sp_file_map *map, const char *name, struct sp_object **ret);
+/* As open_map for a file of which little is needed, here and there: it is read only where it is touched, and where
+ * sp_object_want() says that it will be; until sp_object_want_all(). */
+struct sp_error *sp_object_open_scattered(struct sp_file_map *map, const char *name, struct sp_object **ret);
+/* Hints for an object that was opened so; they do nothing to others, nor with bytes that are not the file's. */
+void sp_object_want(const struct sp_object *object, const uint8_t *bytes, size_t size);
+void sp_object_want_all(struct sp_object *object);
 void sp_object_destroy(struct sp_object *object);
 
 const struct spsym_file_info *sp_object_info(const struct sp_object *object);

@@ -52,7 +52,8 @@ struct sp_object {
 	struct sp_cursor file;
 	struct sp_file_map map;
 	bool has_map;
-	void *owned_bytes; /* freed with the object */
+	atomic_bool scattered; /* the map is read only where it is touched */
+	void *owned_bytes;     /* freed with the object */
 
 	bool big_endian, relocatable;
 	unsigned address_size;
