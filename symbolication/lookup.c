@@ -171,7 +171,8 @@ struct sp_error *spsym_lookup_symbols(struct spsym_module *module, const uint64_
 struct batch {
 	struct spsym_module *module;
 	struct spsym_result *result;
-	bool failed; /* no memory */
+	pthread_mutex_t lock; /* for the result's storage */
+	atomic_bool failed;   /* no memory */
 };
 
 /* The length of a readable name up to its parameters. */
@@ -237,16 +238,26 @@ const char *sp_outermost_name(const char *name, const char *symbol)
 	return is_fuller_name(symbol, name) ? symbol : name;
 }
 
+static struct spsym_frame *make_room(struct batch *batch, size_t count)
+{
+	pthread_mutex_lock(&batch->lock);
+	struct spsym_frame *frames = sp_result_frames(batch->result->storage, count);
+	pthread_mutex_unlock(&batch->lock);
+	return frames;
+}
+
 /* sp_dwarf_lookup()'s answer for the address at `index` of the sorted batch. */
 static void take_answer(void *context, size_t index, const struct sp_dwarf_answer *answer)
 {
 	struct batch *batch = context;
 	struct sp_result_storage *storage = batch->result->storage;
 	struct spsym_location *location = &batch->result->locations[storage->order[index].value];
-	struct spsym_frame *frames = answer->count ? sp_result_frames(storage, answer->count) : NULL;
-	batch->failed |= answer->count && !frames;
-	if (!frames)
+	struct spsym_frame *frames = answer->count ? make_room(batch, answer->count) : NULL;
+	if (!frames) {
+		if (answer->count)
+			atomic_store(&batch->failed, true);
 		return;
+	}
 	for (size_t i = 0; i < answer->count; i++) {
 		const struct sp_dwarf_frame *frame = &answer->frames[i];
 		const char *name = frame_name(batch->module, frame);
@@ -282,7 +293,7 @@ static struct sp_error *add_frames(struct batch *batch, size_t count)
 		error = NULL;
 	}
 	batch->result->debug_error = note;
-	if (!error && batch->failed)
+	if (!error && atomic_load(&batch->failed))
 		error = sp_error_no_memory();
 	return error;
 }
@@ -300,7 +311,9 @@ static struct sp_error *look_up_frames(struct spsym_module *module, const uint64
 	if (!sp_result_sort(result->storage, addresses, count))
 		return sp_error_no_memory();
 	struct batch batch = { .module = module, .result = result };
+	pthread_mutex_init(&batch.lock, NULL);
 	error = add_frames(&batch, count);
+	pthread_mutex_destroy(&batch.lock);
 	if (!error)
 		sp_module_asked(module, count);
 	return error;

@@ -130,14 +130,21 @@ static const char *copy(struct sp_names *names, const char *string, size_t lengt
 	return index == SP_INTERN_NONE ? NULL : sp_intern_string(&names->strings, index);
 }
 
-/* Under the lock. */
-static const char *make(struct sp_names *names, const char *name)
+/* Keeps the readable form of a name, NULL = there is none, unless another thread was faster. */
+static const char *keep(struct sp_names *names, const char *name, const struct sp_buffer *made)
 {
-	names->scratch.size = 0;
-	if (!sp_demangle(name, &names->scratch))
-		return name;
-	const char *readable = copy(names, names->scratch.bytes, names->scratch.size);
-	return readable ? readable : name;
+	pthread_mutex_lock(&names->lock);
+	const char *readable = find(atomic_load_explicit(&names->table, memory_order_relaxed), name);
+	if (!readable) {
+		readable = made ? copy(names, made->bytes, made->size) : NULL;
+		readable = readable ? readable : name;
+		if (reserve(names)) {
+			put(atomic_load_explicit(&names->table, memory_order_relaxed), name, readable);
+			names->count++;
+		}
+	}
+	pthread_mutex_unlock(&names->lock);
+	return readable;
 }
 
 const char *sp_names_get(struct sp_names *names, const char *name)
@@ -147,16 +154,10 @@ const char *sp_names_get(struct sp_names *names, const char *name)
 	const char *readable = find(atomic_load_explicit(&names->table, memory_order_acquire), name);
 	if (readable)
 		return readable;
-	pthread_mutex_lock(&names->lock);
-	readable = find(atomic_load_explicit(&names->table, memory_order_relaxed), name);
-	if (!readable) {
-		readable = make(names, name);
-		if (reserve(names)) {
-			put(atomic_load_explicit(&names->table, memory_order_relaxed), name, readable);
-			names->count++;
-		}
-	}
-	pthread_mutex_unlock(&names->lock);
+	struct sp_buffer made = { 0 }; /* without the lock: it takes longer than all else */
+	bool mangled = sp_demangle(name, &made);
+	readable = keep(names, name, mangled ? &made : NULL);
+	free(made.bytes);
 	return readable;
 }
 

@@ -35,7 +35,7 @@ struct batch {
 	size_t unit_count;
 	bool *done;                  /* owned; by address: it has its answer */
 	SP_VECTOR(struct best) rest; /* ascending by index; empty in the first round */
-	pthread_mutex_t lock;        /* for calling `emit`, and for `rest` */
+	pthread_mutex_t lock;        /* for `rest` */
 	atomic_size_t next;
 	_Atomic(struct sp_error *) error; /* the first one */
 };
@@ -136,15 +136,15 @@ static struct sp_error *answer(struct batch *batch, struct dw_search *search, st
 	struct sp_error *error = dw_make_frames(search, match, batch->addresses[claim->index]);
 	if (error)
 		return error;
-	pthread_mutex_lock(&batch->lock);
 	if (second) {
+		pthread_mutex_lock(&batch->lock);
 		ok = keep(batch, search, claim, rank);
+		pthread_mutex_unlock(&batch->lock);
 	} else {
 		struct sp_dwarf_answer found = { search->frames.items, search->frames.count };
 		batch->emit(batch->context, claim->index, &found);
 		batch->done[claim->index] = true;
 	}
-	pthread_mutex_unlock(&batch->lock);
 	return ok ? NULL : sp_error_no_memory();
 }
 

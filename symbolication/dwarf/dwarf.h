@@ -43,8 +43,8 @@ struct sp_dwarf_answer {
 struct sp_error *sp_dwarf_create(const struct sp_dwarf_files *files, struct sp_dwarf **ret);
 void sp_dwarf_destroy(struct sp_dwarf *dwarf);
 
-/* Looks up `count` svmas (not relative), sorted ascending. Calls `emit` once for each, in any order but one at
- * a time, maybe in other threads; the answer is valid during the call, its strings longer. Thread-safe. A corrupt unit
+/* Looks up `count` svmas (not relative), sorted ascending. Calls `emit` once for each, in any order, maybe in
+ * several threads at once; the answer is valid during the call, its strings longer. Thread-safe. A corrupt unit
  * costs that unit only; *ret_note (may be NULL) then gets a message that lives as long as the sp_dwarf. */
 struct sp_error *sp_dwarf_lookup(struct sp_dwarf *dwarf, const uint64_t *addresses, size_t count,
                                  void (*emit)(void *context, size_t index, const struct sp_dwarf_answer *answer),
