@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define GROUP ((size_t)32) /* addresses whose places in the index are fetched together */
+
 /* One call. */
 struct reader {
 	struct spsym_module *module;
@@ -78,10 +80,10 @@ static struct spsym_symbol make_symbol(struct reader *reader, const struct sp_in
 	return made;
 }
 
-static void add_frames(struct reader *reader, struct sp_result_storage *storage, uint64_t address,
+static void add_frames(struct reader *reader, struct sp_result_storage *storage, const struct sp_index_spot *spot,
                        struct spsym_location *location)
 {
-	size_t count = sp_index_frames(reader->indexed->index, address, &reader->hint, reader->frames);
+	size_t count = sp_index_frames_at(reader->indexed->index, spot, reader->frames);
 	if (count == SP_INDEX_DAMAGED) {
 		reader->damaged = true;
 		return;
@@ -105,7 +107,8 @@ static void add_frames(struct reader *reader, struct sp_result_storage *storage,
 	location->frame_count = count;
 }
 
-static void answer(struct reader *reader, struct spsym_result *result, uint64_t address, size_t at, bool frames)
+static void answer(struct reader *reader, struct spsym_result *result, uint64_t address,
+                   const struct sp_index_spot *spot, size_t at)
 {
 	struct spsym_location *location = &result->locations[at];
 	const struct sp_index_symbol *symbol = sp_index_symbol_at(reader->indexed->index, address, &reader->border,
@@ -113,8 +116,23 @@ static void answer(struct reader *reader, struct spsym_result *result, uint64_t 
 	*location = (struct spsym_location){ 0 };
 	if (symbol)
 		location->symbol = make_symbol(reader, symbol);
-	if (frames && !reader->damaged)
-		add_frames(reader, result->storage, address, location);
+	if (spot && !reader->damaged)
+		add_frames(reader, result->storage, spot, location);
+}
+
+/* Answers a few addresses that follow each other in the sorted order. */
+static void answer_group(struct reader *reader, struct spsym_result *result, const uint64_t *addresses,
+                         const struct sp_keyed *order, size_t count, size_t first, bool frames)
+{
+	uint64_t sorted[GROUP];
+	struct sp_index_spot spots[GROUP];
+	for (size_t i = 0; i < count; i++)
+		sorted[i] = order ? order[first + i].key : addresses[first + i];
+	if (frames)
+		sp_index_spots(reader->indexed->index, sorted, count, &reader->hint, spots);
+	for (size_t i = 0; i < count && !reader->damaged && !reader->no_memory; i++)
+		answer(reader, result, sorted[i], frames ? &spots[i] : NULL,
+		       order ? order[first + i].value : first + i);
 }
 
 static bool is_sorted(const uint64_t *addresses, size_t count)
@@ -157,12 +175,9 @@ struct sp_error *sp_lookup_index(struct spsym_module *module, struct sp_indexed 
 	struct reader *reader = reader_create(module, indexed);
 	if (!reader)
 		return sp_error_no_memory();
-	for (size_t i = 0; i < count && !reader->damaged && !reader->no_memory; i++) {
-		if (sorted)
-			answer(reader, result, addresses[i], i, frames);
-		else
-			answer(reader, result, storage->order[i].key, storage->order[i].value, frames);
-	}
+	const struct sp_keyed *order = sorted ? NULL : storage->order;
+	for (size_t i = 0; i < count && !reader->damaged && !reader->no_memory; i += GROUP)
+		answer_group(reader, result, addresses, order, count - i < GROUP ? count - i : GROUP, i, frames);
 	return reader_finish(reader, ret_damaged);
 }
 

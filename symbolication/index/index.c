@@ -24,7 +24,8 @@ struct sp_index {
 	const uint64_t *borders;
 	const uint32_t *owners;
 	size_t chunk_count;
-	atomic_uchar *checked; /* owned; one a chunk of the body: its checksum is right */
+	atomic_uchar *checked;       /* owned; one a chunk of the body: its checksum is right */
+	atomic_bool borders_checked; /* all of theirs are */
 };
 
 uint64_t sp_index_checksum(const uint8_t *bytes, size_t size)
@@ -341,26 +342,63 @@ static bool get_place(struct sp_index *index, uint32_t number, struct sp_index_p
 	return ret->file <= index->header.files;
 }
 
+/* Asks for memory that will be read soon; a place outside is never read. */
+static inline void fetch(const void *items, uint32_t number, size_t size)
+{
+	if (number)
+		__builtin_prefetch((const uint8_t *)items + (number - 1) * size);
+}
+
+void sp_index_spots(struct sp_index *index, const uint64_t *addresses, size_t count, struct sp_index_hint *hint,
+                    struct sp_index_spot *ret)
+{
+	const uint32_t width = index->header.width, none = index->header.segments;
+	for (size_t i = 0; i < count; i++) {
+		ret[i] = (struct sp_index_spot){ 0 };
+		uint32_t segment = segment_at(index, addresses[i], hint, &ret[i].damaged);
+		ret[i].node = segment;
+		fetch(index->segment_nodes, segment + 1, width);
+		fetch(index->segment_places, segment + 1, width);
+	}
+	for (size_t i = 0; i < count; i++) {
+		size_t segment = ret[i].node;
+		ret[i].node = 0;
+		if (segment == none)
+			continue;
+		const uint8_t *node = index->segment_nodes + segment * width;
+		const uint8_t *place = index->segment_places + segment * width;
+		if (!is_intact(index, node, width) || !is_intact(index, place, width)) {
+			ret[i].damaged = true;
+			continue;
+		}
+		ret[i].node = sp_index_number(node, width);
+		ret[i].place = sp_index_number(place, width);
+		fetch(index->nodes, ret[i].node, 3 * (size_t)width);
+		fetch(index->places, ret[i].place, sizeof(*index->places));
+	}
+}
+
 size_t sp_index_frames(struct sp_index *index, uint64_t address, struct sp_index_hint *hint,
                        struct sp_index_frame *frames)
 {
+	struct sp_index_spot spot;
+	sp_index_spots(index, &address, 1, hint, &spot);
+	return sp_index_frames_at(index, &spot, frames);
+}
+
+size_t sp_index_frames_at(struct sp_index *index, const struct sp_index_spot *spot, struct sp_index_frame *frames)
+{
 	const uint32_t width = index->header.width;
-	bool damaged = false;
-	uint32_t segment = segment_at(index, address, hint, &damaged);
-	if (segment == index->header.segments)
-		return damaged ? SP_INDEX_DAMAGED : 0;
-	const uint8_t *at = index->segment_nodes + (size_t)segment * width;
-	const uint8_t *place_at = index->segment_places + (size_t)segment * width;
-	if (!is_intact(index, at, width) || !is_intact(index, place_at, width))
-		return SP_INDEX_DAMAGED;
-	uint32_t node = sp_index_number(at, width), place = sp_index_number(place_at, width);
+	uint32_t node = spot->node, place = spot->place;
 	size_t count = 0;
+	if (spot->damaged)
+		return SP_INDEX_DAMAGED;
 	if (!node && place) {
 		frames[0].name = 0;
 		return get_place(index, place, &frames[0].place) ? 1 : SP_INDEX_DAMAGED;
 	}
 	while (node) {
-		at = index->nodes + (size_t)(node - 1) * 3 * width;
+		const uint8_t *at = index->nodes + (size_t)(node - 1) * 3 * width;
 		if (node > index->header.nodes || count == SP_INDEX_MAX_FRAMES || !is_intact(index, at, 3 * width))
 			return SP_INDEX_DAMAGED;
 		struct sp_index_frame *frame = &frames[count++];
@@ -408,11 +446,21 @@ static uint32_t find_border(const uint64_t *borders, uint32_t end, uint64_t addr
 	return from;
 }
 
+/* They are looked at for every address: all of them once. */
+static inline bool borders_are_intact(struct sp_index *index)
+{
+	if (atomic_load_explicit(&index->borders_checked, memory_order_relaxed))
+		return true;
+	bool intact = is_intact(index, index->borders, (size_t)index->header.borders * sizeof(*index->borders));
+	atomic_store_explicit(&index->borders_checked, intact, memory_order_relaxed);
+	return intact;
+}
+
 const struct sp_index_symbol *sp_index_symbol_at(struct sp_index *index, uint64_t address, uint32_t *hint,
                                                  bool *ret_damaged)
 {
 	uint32_t count = index->header.borders;
-	if (!is_intact(index, index->borders, (size_t)count * sizeof(*index->borders))) {
+	if (!borders_are_intact(index)) {
 		*ret_damaged = true;
 		return NULL;
 	}

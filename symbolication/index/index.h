@@ -51,6 +51,16 @@ struct sp_index_hint {
 size_t sp_index_frames(struct sp_index *index, uint64_t address, struct sp_index_hint *hint,
                        struct sp_index_frame *frames);
 
+/* The same in two steps, for several addresses side by side: what all of them need of memory is on its way when the
+ * second step begins. */
+struct sp_index_spot {
+	uint32_t node, place; /* 0 = none */
+	bool damaged;
+};
+void sp_index_spots(struct sp_index *index, const uint64_t *addresses, size_t count, struct sp_index_hint *hint,
+                    struct sp_index_spot *ret);
+size_t sp_index_frames_at(struct sp_index *index, const struct sp_index_spot *spot, struct sp_index_frame *frames);
+
 /* A string at work: the unpacked block that it is in. Zeroed at first. */
 struct sp_index_text {
 	struct sp_buffer block;
