@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define SOME_TEXT ((size_t)64 << 10) /* bytes that are printed together */
+
 /* One address asked for; `text` is what stood there when it is none. */
 struct asked {
 	const char *text; /* NULL: an address */
@@ -31,6 +33,8 @@ struct symbolicate {
 	SP_VECTOR(uint64_t) addresses; /* relative, of those that are addresses */
 	struct spsym_result result;
 	struct sp_json *writer; /* owned; with --json */
+	struct sp_buffer text;  /* without: what will be printed */
+	struct sp_error *error; /* of printing */
 };
 
 /* ---- Reading addresses ---- */
@@ -77,34 +81,88 @@ static struct sp_error *ask(struct symbolicate *s, const char *text)
 
 /* ---- Writing answers ---- */
 
-static void print_place(const struct spsym_frame *frame)
+static struct sp_error *write_stdout(void *context, const void *bytes, size_t size)
+{
+	(void)context;
+	return fwrite(bytes, 1, size, stdout) == size ? NULL : sp_error_from_errno(errno, "cannot write the output");
+}
+
+/* A hundred thousand addresses are a million pieces of text: printf() would take as long as the look-ups. */
+static void put_n(struct symbolicate *s, const char *text, size_t size)
+{
+	if (!s->error)
+		s->error = sp_buffer_write(&s->text, text, size);
+}
+
+static void put(struct symbolicate *s, const char *text)
+{
+	put_n(s, text, strlen(text));
+}
+
+static void put_number(struct symbolicate *s, const char *before, uint64_t value, unsigned base)
+{
+	char text[24], *at = text + sizeof(text);
+	do {
+		*--at = "0123456789abcdef"[value % base];
+		value /= base;
+	} while (value);
+	put(s, before);
+	put_n(s, at, (size_t)(text + sizeof(text) - at));
+}
+
+/* Prints what was put; unless there is little. */
+static struct sp_error *flush_text(struct symbolicate *s, size_t little)
+{
+	struct sp_error *error = s->error;
+	s->error = NULL;
+	if (!error && s->text.size > little) {
+		error = write_stdout(NULL, s->text.bytes, s->text.size);
+		s->text.size = 0;
+	}
+	return error;
+}
+
+static void put_place(struct symbolicate *s, const struct spsym_frame *frame)
 {
 	if (!frame->file)
 		return;
-	printf(" at %s", frame->file);
+	put_n(s, " at ", 4);
+	put(s, frame->file);
 	if (frame->line)
-		printf(":%u", frame->line);
+		put_number(s, ":", frame->line, 10);
 	if (frame->line && frame->column)
-		printf(":%u", frame->column);
+		put_number(s, ":", frame->column, 10);
 }
 
-static void print_text(const struct asked *asked, const struct spsym_location *location, uint64_t relative)
+static void put_text(struct symbolicate *s, const struct asked *asked, const struct spsym_location *location,
+                     uint64_t relative)
 {
-	printf("0x%llx: ", (unsigned long long)asked->address);
+	put_number(s, "0x", asked->address, 16);
+	put_n(s, ": ", 2);
 	const struct spsym_symbol *symbol = &location->symbol;
 	for (size_t i = 0; i < location->frame_count; i++) {
 		const struct spsym_frame *frame = &location->frames[i];
 		const char *name = frame->function;
 		if (!name && i + 1 == location->frame_count)
 			name = symbol->name;
-		printf("%s%s", i ? "    inlined into " : "", name ? name : "??");
-		print_place(frame);
-		putchar('\n');
+		put(s, i ? "    inlined into " : "");
+		put(s, name ? name : "??");
+		put_place(s, frame);
+		put_n(s, "\n", 1);
 	}
-	if (!location->frame_count && symbol->name)
-		printf("%s+0x%llx\n", symbol->name, (unsigned long long)(relative - symbol->address));
-	else if (!location->frame_count)
-		puts("??");
+	if (!location->frame_count && symbol->name) {
+		put(s, symbol->name);
+		put_number(s, "+0x", relative - symbol->address, 16);
+		put_n(s, "\n", 1);
+	} else if (!location->frame_count) {
+		put_n(s, "??\n", 3);
+	}
+}
+
+static void put_no_address(struct symbolicate *s, const char *text)
+{
+	put(s, text);
+	put(s, ": ?? (not an address)\n");
 }
 
 static void write_frames(struct sp_json *json, const struct spsym_location *location)
@@ -161,12 +219,6 @@ static void print_json(struct symbolicate *s, const struct asked *asked, const s
 	json->need_comma[0] = false;
 }
 
-static struct sp_error *write_stdout(void *context, const void *bytes, size_t size)
-{
-	(void)context;
-	return fwrite(bytes, 1, size, stdout) == size ? NULL : sp_error_from_errno(errno, "cannot write the output");
-}
-
 /* Answers what was asked and forgets it. */
 static struct sp_error *answer(void *context)
 {
@@ -183,11 +235,17 @@ static struct sp_error *answer(void *context)
 		if (s->json)
 			print_json(s, asked, location);
 		else if (location)
-			print_text(asked, location, relative);
+			put_text(s, asked, location, relative);
 		else
-			printf("%s: ?? (not an address)\n", asked->text);
+			put_no_address(s, asked->text);
+		error = flush_text(s, SOME_TEXT);
+		if (error)
+			return error;
 	}
 	s->asked.count = s->addresses.count = 0;
+	error = flush_text(s, 0);
+	if (error)
+		return error;
 	return fflush(stdout) ? sp_error_from_errno(errno, "cannot write the output") : NULL;
 }
 
@@ -293,6 +351,7 @@ int sp_cmd_symbolicate(int argc, char **argv)
 			status = SP_EXIT_FAILED;
 	}
 	free(s.writer);
+	free(s.text.bytes);
 	spsym_result_deinit(&s.result);
 	sp_vector_deinit(&s.asked);
 	sp_vector_deinit(&s.addresses);

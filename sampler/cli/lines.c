@@ -6,8 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#ifndef _WIN32
+#include <poll.h>
+#endif
 
 #define READ_SIZE ((size_t)256 << 10)
+#define MOST ((size_t)4 << 20) /* bytes of one batch, about */
+#define BULK 4096              /* who has sent that many bytes is not typing ... */
+#define PATIENCE_MS 2          /* ... and sends more within that time, or waits for an answer */
 
 struct lines {
 	int fd;
@@ -19,7 +25,7 @@ struct lines {
 /* Room for a read, and for the NUL behind a last line without line break. */
 static struct sp_error *make_room(struct lines *lines)
 {
-	if (lines->used > SP_LINE_LIMIT)
+	if (lines->used - lines->given > SP_LINE_LIMIT)
 		return sp_error_create(SP_ERROR_LIMIT, "a line of the input is longer than %zu bytes", SP_LINE_LIMIT);
 	size_t wanted = lines->used + READ_SIZE + 1;
 	if (wanted <= lines->capacity)
@@ -30,6 +36,18 @@ static struct sp_error *make_room(struct lines *lines)
 	lines->buffer = larger;
 	lines->capacity = wanted;
 	return NULL;
+}
+
+/* Whether more input is there, or comes at once: answering many addresses together takes much less time. */
+static bool is_more_coming(const struct lines *lines)
+{
+#ifdef _WIN32
+	(void)lines;
+	return false;
+#else
+	struct pollfd waited = { .fd = lines->fd, .events = POLLIN };
+	return lines->used < MOST && poll(&waited, 1, lines->used < BULK ? 0 : PATIENCE_MS) > 0;
+#endif
 }
 
 /* Waits for input and gives the whole lines in it, each ended by '\n' (the last one of the input may lack it); valid
@@ -54,10 +72,10 @@ static struct sp_error *read_batch(struct lines *lines, char **ret, size_t *ret_
 		char *fresh = lines->buffer + lines->used;
 		lines->used += (size_t)got;
 		char *last = got ? memrchr(fresh, '\n', (size_t)got) : NULL;
-		if (last) {
+		if (last)
 			lines->given = (size_t)(last + 1 - lines->buffer);
+		if (lines->given && !is_more_coming(lines))
 			break;
-		}
 	}
 	if (lines->ended)
 		lines->given = lines->used;

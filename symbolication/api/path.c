@@ -91,6 +91,8 @@ static const char *rust_library(struct sp_arena *arena, const char *path)
 static const char *cargo_crate(struct sp_arena *arena, const char *path)
 {
 	struct part registry, crate, rest;
+	if (!strstr(path, ".cargo")) /* all paths come by here */
+		return NULL;
 	for (; *path; path++) {
 		const char *at = path;
 		if (!is_slash(*at) || !take(&at, "/.cargo/registry/src/"))
