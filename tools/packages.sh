@@ -23,6 +23,8 @@ libdwarf-dev h:libdwarf/libdwarf.h|h:libdwarf-0/libdwarf.h|h:libdwarf.h
 libiberty-dev h:libiberty/demangle.h|h:demangle.h
 libcapstone-dev pc:capstone
 libminizip-dev pc:minizip
+libsqlite3-dev pc:sqlite3
+nettle-dev pc:nettle
 '
 
 # The compilers make test programs of every kind that sp reads; the rest are oracles.
@@ -37,6 +39,8 @@ libc6-dev-arm64-cross h:stdio.h
 musl-tools cmd:musl-gcc
 dwz cmd:dwz
 elfutils cmd:eu-strip
+debuginfod cmd:debuginfod-find
+gdb cmd:gdb
 xz-utils cmd:xz
 zstd cmd:zstd
 groff-base cmd:groff
