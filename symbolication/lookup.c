@@ -275,7 +275,7 @@ static struct sp_error *add_frames(struct batch *batch, size_t count)
 	struct spsym_module *module = batch->module;
 	struct sp_result_storage *storage = batch->result->storage;
 	struct sp_pdb *pdb = module->found.debug->pdb;
-	uint64_t base = module->found.debug->info.base;
+	uint64_t base = module->go ? module->found.binary->info.base : module->found.debug->info.base;
 	for (size_t i = 0; i < count; i++)
 		storage->addresses[i] = base + storage->order[i].key;
 	const char *note = NULL;
@@ -285,6 +285,8 @@ static struct sp_error *add_frames(struct batch *batch, size_t count)
 		error = sp_pdb_lookup(pdb, storage->addresses, count, take_answer, batch, &note);
 	else if (breakpad)
 		error = sp_breakpad_lookup(breakpad, storage->addresses, count, take_answer, batch);
+	else if (module->go)
+		error = sp_go_lookup(module->go, storage->addresses, count, take_answer, batch);
 	else
 		error = sp_dwarf_lookup(module->dwarf, storage->addresses, count, take_answer, batch, &note);
 	if (error && error->code != SP_ERROR_NO_MEMORY) { /* the symbols stand */
@@ -303,10 +305,12 @@ static struct sp_error *look_up_frames(struct spsym_module *module, const uint64
                                        struct spsym_result *result)
 {
 	struct sp_error *error = sp_module_need_dwarf(module);
+	if (!error)
+		error = sp_module_need_go(module);
 	if (error)
 		return error;
 	result->debug_error = module->dwarf_error;
-	if ((!module->dwarf && !module->found.debug->pdb && !module->found.debug->breakpad) || !count)
+	if ((!module->dwarf && !module->go && !module->found.debug->pdb && !module->found.debug->breakpad) || !count)
 		return NULL;
 	if (!sp_result_sort(result->storage, addresses, count))
 		return sp_error_no_memory();

@@ -32,6 +32,7 @@ void sp_module_destroy(struct spsym_module *module)
 	sp_module_index_deinit(module);
 	sp_dwarf_destroy(module->dwarf);
 	free(module->dwarf_error);
+	sp_go_destroy(module->go);
 	sp_parts_deinit(&module->parts);
 	for (size_t i = 0; i < module->dwos.count; i++)
 		sp_symbol_file_destroy(module->dwos.items[i]);
@@ -142,6 +143,43 @@ static struct sp_error *add_object(struct spsym_module *module, struct sp_table_
 	return tolerate(module, what, sp_table_add_object(builder, object, base, functions, &lists[list]));
 }
 
+/* Opens Go's table where nothing better is there; under the module's lock. */
+static struct sp_error *open_go(struct spsym_module *module)
+{
+	const struct sp_symbol_file *binary = module->found.binary;
+	if (atomic_load_explicit(&module->go_ready, memory_order_relaxed))
+		return NULL;
+	struct sp_error *error = NULL;
+	if (binary && binary->object && !module->info.has_debug_info)
+		error = tolerate(module, "Go's table of functions", sp_go_open(binary->object, &module->go));
+	if (error)
+		return error;
+	if (module->go)
+		sp_module_explain_line(module, "functions and lines from Go's own table, since version",
+		                       sp_go_version(module->go));
+	atomic_store_explicit(&module->go_ready, true, memory_order_release);
+	return NULL;
+}
+
+struct sp_error *sp_module_need_go(struct spsym_module *module)
+{
+	if (atomic_load_explicit(&module->go_ready, memory_order_acquire))
+		return NULL;
+	pthread_mutex_lock(&module->lock);
+	struct sp_error *error = open_go(module);
+	pthread_mutex_unlock(&module->lock);
+	return error;
+}
+
+static struct sp_error *add_go(struct spsym_module *module, struct sp_table_builder *builder, struct sp_symbols *lists)
+{
+	struct sp_error *error = open_go(module);
+	sp_symbols_deinit(&lists[3]);
+	if (!error && module->go)
+		error = sp_go_symbols(module->go, &lists[3]);
+	return error ? error : sp_table_add_symbols(builder, &lists[3], module->found.binary->info.base);
+}
+
 /* Best source first: the debug file, the binary with its dynamic symbols, stubs and unwind functions, its mini file. */
 static struct sp_error *fill_table(struct spsym_module *module, struct sp_table_builder *builder,
                                    struct sp_symbols *lists)
@@ -172,6 +210,8 @@ static struct sp_error *fill_table(struct spsym_module *module, struct sp_table_
 	if (!error)
 		error = add_object(module, builder, "symbols of the binary", binary->object, binary->info.base, true,
 		                   lists, 1);
+	if (!error && !module->info.has_symbols)
+		error = add_go(module, builder, lists);
 	return error;
 }
 

@@ -5,6 +5,7 @@
 #include "common/vector.h"
 #include "spsym.h"
 #include "symbolication/dwarf/dwarf.h"
+#include "symbolication/go/pclntab.h"
 #include "symbolication/index/index.h"
 #include "symbolication/locate/locate.h"
 #include "symbolication/names.h"
@@ -48,7 +49,7 @@ struct sp_module_index {
 	atomic_bool cancel;
 };
 
-#define SP_MODULE_LISTS 3
+#define SP_MODULE_LISTS 4
 
 /* parts.c: what spsym_segments() and the like give; each made on first use, guarded by the module's lock. */
 struct sp_parts {
@@ -73,15 +74,17 @@ struct spsym_module {
 	atomic_bool asked_few; /* symbols were found without the table, which the first look-up need not make */
 	atomic_bool table_ready;
 	struct sp_symbol_table table;
-	struct sp_symbols
-	    lists[SP_MODULE_LISTS]; /* own the names of symbols of: the debug file, the binary, the mini debug file */
-	struct sp_object *mini;     /* .gnu_debugdata, unpacked; NULL = none */
+	struct sp_symbols lists[SP_MODULE_LISTS]; /* own the names of symbols of: the debug file, the binary, the mini
+	                                             debug file, Go's table */
+	struct sp_object *mini;                   /* .gnu_debugdata, unpacked; NULL = none */
 	atomic_bool list_ready;
 	struct spsym_symbol *list; /* for spsym_symbols() */
 	size_t list_count;
 	atomic_bool dwarf_ready;
 	struct sp_dwarf *dwarf; /* NULL = no debug information, or it cannot be read: dwarf_error */
 	char *dwarf_error;      /* owned */
+	atomic_bool go_ready;
+	struct sp_go *go; /* Go's own table, where there is no debug information; NULL = none */
 
 	struct sp_module_index index;
 
@@ -124,6 +127,7 @@ struct sp_error *sp_module_need_table(struct spsym_module *module);
 struct sp_error *sp_module_few_symbols(struct spsym_module *module, const uint64_t *addresses, size_t count,
                                        struct spsym_symbol *ret, bool *ret_done);
 struct sp_error *sp_module_need_dwarf(struct spsym_module *module);
+struct sp_error *sp_module_need_go(struct spsym_module *module);
 /* Adds a line to what spsym_module_explain() tells; under the module's lock. */
 void sp_module_explain_line(struct spsym_module *module, const char *what, const char *why);
 /* What the debug information is in, for whoever reads it. */

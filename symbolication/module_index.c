@@ -137,9 +137,12 @@ static char *make_folder(const struct spsym_module *module)
 /* ---- Finding one ---- */
 
 /* Whether there is debug information that our engines read. */
-static bool has_debug_information(const struct spsym_module *module)
+static bool has_debug_information(struct spsym_module *module)
 {
 	const struct sp_symbol_file *debug = module->found.debug;
+	sp_error_destroy(sp_module_need_go(module));
+	if (module->go)
+		return true;
 	if (module->context->engine != SPSYM_ENGINE_NATIVE || !debug->info.has_debug_info)
 		return false;
 	return debug->object || debug->breakpad || (debug->pdb && sp_pdb_can_compile(debug->pdb));
@@ -220,6 +223,10 @@ static struct sp_error *compile(struct spsym_module *module, struct sp_index_bui
 	if (module->found.debug->breakpad) {
 		*ret_whole = true;
 		return sp_breakpad_compile(module->found.debug->breakpad, &module->index.cancel, builder);
+	}
+	if (module->go) {
+		*ret_whole = true;
+		return sp_go_compile(module->go, module->found.binary->info.base, &module->index.cancel, builder);
 	}
 	sp_module_dwarf_files(module, &files);
 	return sp_dwarf_compile(&files, module->found.debug->info.base, files.helpers + 1, &module->index.cancel,
