@@ -22,9 +22,30 @@ static uint64_t read_pointer(struct sp_cursor *c, const struct sp_etl_event *eve
 
 /* ---- Texts ---- */
 
+/* Rundowns are full of texts, so they are gone through by words of eight bytes: a word with only ASCII characters, none
+ * of them the end. */
+static bool plain_wide(const uint8_t *bytes, uint64_t *ret)
+{
+	memcpy(ret, bytes, sizeof(*ret));
+	uint64_t ends = (*ret - 0x0001000100010001u) & ~*ret & 0x8000800080008000u;
+	return !(ends | (*ret & 0xff80ff80ff80ff80u));
+}
+
+static bool plain_narrow(const uint8_t *bytes, uint64_t *ret)
+{
+	memcpy(ret, bytes, sizeof(*ret));
+	uint64_t ends = (*ret - 0x0101010101010101u) & ~*ret;
+	return !((ends | *ret) & 0x8080808080808080u);
+}
+
 struct sp_etl_text sp_etl_wide_text(struct sp_cursor *c)
 {
 	struct sp_etl_text text = { .bytes = c->at, .wide = true };
+	uint64_t word;
+	while (sp_cursor_left(c) >= sizeof(word) && plain_wide(c->at, &word)) {
+		sp_cursor_skip(c, sizeof(word));
+		text.size += sizeof(word);
+	}
 	while (sp_cursor_left(c) >= 2) {
 		if (!sp_cursor_u16(c))
 			return text;
@@ -38,11 +59,11 @@ struct sp_etl_text sp_etl_wide_text(struct sp_cursor *c)
 struct sp_etl_text sp_etl_narrow_text(struct sp_cursor *c)
 {
 	struct sp_etl_text text = { .bytes = c->at };
-	while (sp_cursor_left(c)) {
-		if (!sp_cursor_u8(c))
-			return text;
-		text.size++;
-	}
+	const uint8_t *end = sp_cursor_left(c) ? memchr(c->at, 0, sp_cursor_left(c)) : NULL;
+	text.size = (uint32_t)(end ? (size_t)(end - c->at) : sp_cursor_left(c));
+	sp_cursor_skip(c, (uint64_t)text.size + (end != NULL));
+	if (end)
+		return text;
 	if (!text.size)
 		text.bytes = NULL;
 	return text;
@@ -65,7 +86,16 @@ static bool put_utf8(char *out, size_t size, size_t *at, uint32_t code)
 static void wide_to_utf8(const struct sp_etl_text *text, char *out, size_t size)
 {
 	size_t at = 0;
+	uint64_t word;
 	for (uint32_t i = 0; i + 2 <= text->size; i += 2) {
+		while (text->size - i >= sizeof(word) && size - at > 4 && plain_wide(text->bytes + i, &word)) {
+			for (unsigned j = 0; j < 4; j++)
+				out[at + j] = (char)(word >> 16 * j);
+			at += 4;
+			i += sizeof(word);
+		}
+		if (i + 2 > text->size)
+			break;
 		uint32_t code = (uint32_t)text->bytes[i] | (uint32_t)text->bytes[i + 1] << 8;
 		if (code >= 0xd800 && code < 0xe000) {
 			uint32_t low = 0;
@@ -100,6 +130,7 @@ static unsigned utf8_length(const uint8_t *bytes, size_t left)
 void sp_etl_text_utf8(const struct sp_etl_text *text, char *out, size_t size)
 {
 	size_t at = 0;
+	uint64_t word;
 	out[0] = '\0';
 	if (!text->bytes)
 		return;
@@ -108,6 +139,13 @@ void sp_etl_text_utf8(const struct sp_etl_text *text, char *out, size_t size)
 		return;
 	}
 	for (uint32_t i = 0; i < text->size && text->bytes[i];) {
+		if (text->size - i >= sizeof(word) && size - at > sizeof(word) &&
+		    plain_narrow(text->bytes + i, &word)) {
+			memcpy(out + at, &word, sizeof(word));
+			at += sizeof(word);
+			i += sizeof(word);
+			continue;
+		}
 		unsigned length = utf8_length(text->bytes + i, text->size - i);
 		if (length) {
 			if (at + length >= size)

@@ -25,23 +25,50 @@ static uint8_t group_of(const uint8_t *guid)
 	return SP_ETL_GROUP_NONE;
 }
 
+/* The fields of a fixed header: there are as many bytes as it has. */
+static uint16_t load16(const uint8_t *bytes)
+{
+	uint16_t value;
+	memcpy(&value, bytes, sizeof(value));
+	return value;
+}
+
+static uint32_t load32(const uint8_t *bytes)
+{
+	uint32_t value;
+	memcpy(&value, bytes, sizeof(value));
+	return value;
+}
+
+static uint64_t load64(const uint8_t *bytes)
+{
+	uint64_t value;
+	memcpy(&value, bytes, sizeof(value));
+	return value;
+}
+
 /* SYSTEM, COMPACT and PERFINFO: a version word that also tells of words put in before the payload. */
-static bool decode_system(struct sp_cursor *c, uint16_t version, struct sp_etl_event *ret)
+static bool decode_system(struct sp_cursor *c, struct sp_etl_event *ret)
 {
 	bool perf = ret->type == SP_ETL_TYPE_PERFINFO32 || ret->type == SP_ETL_TYPE_PERFINFO64;
 	bool compact = ret->type == SP_ETL_TYPE_COMPACT32 || ret->type == SP_ETL_TYPE_COMPACT64;
+	const uint8_t *h = sp_cursor_bytes(c, perf      ? SP_ETL_SIZE_PERFINFO
+	                                      : compact ? SP_ETL_SIZE_COMPACT
+	                                                : SP_ETL_SIZE_SYSTEM);
+	if (!h)
+		return false;
+	uint16_t version = load16(h);
 	ret->version = (uint8_t)version;
-	ret->opcode = sp_cursor_u8(c);
-	ret->group = sp_cursor_u8(c);
+	ret->opcode = h[6];
+	ret->group = h[7];
 	if (!perf) {
-		ret->tid = sp_cursor_u32(c);
-		ret->pid = sp_cursor_u32(c);
+		ret->tid = load32(h + 8);
+		ret->pid = load32(h + 0xc);
 	}
-	ret->time = sp_cursor_u64(c);
-	if (!perf && !compact)
-		sp_cursor_skip(c, 8); /* kernel and user time */
+	ret->time = load64(h + (perf ? 8 : 0x10));
 	ret->counters = (uint8_t)((version >> 8 & 7) + (version >> 15 & 1));
-	sp_cursor_skip(c, 8u * ret->counters);
+	if (ret->counters)
+		sp_cursor_skip(c, 8u * ret->counters);
 	if (ret->group == SP_ETL_GROUP_PROCESS && ret->opcode == SP_ETL_IMAGE_LOAD)
 		ret->group = SP_ETL_GROUP_IMAGE; /* so the kernel writes it */
 	return !c->bad;
@@ -49,17 +76,17 @@ static bool decode_system(struct sp_cursor *c, uint16_t version, struct sp_etl_e
 
 static bool decode_full(struct sp_cursor *c, struct sp_etl_event *ret)
 {
-	ret->opcode = sp_cursor_u8(c);
-	ret->level = sp_cursor_u8(c);
-	ret->version = (uint8_t)sp_cursor_u16(c);
-	ret->tid = sp_cursor_u32(c);
-	ret->pid = sp_cursor_u32(c);
-	ret->time = sp_cursor_u64(c);
-	ret->guid = sp_cursor_bytes(c, SP_GUID_SIZE);
-	sp_cursor_skip(c, 8);
-	ret->pointer_size = ret->type == SP_ETL_TYPE_FULL32 ? 4 : 8;
-	if (c->bad)
+	const uint8_t *h = sp_cursor_bytes(c, SP_ETL_SIZE_FULL);
+	if (!h)
 		return false;
+	ret->opcode = h[4];
+	ret->level = h[5];
+	ret->version = (uint8_t)load16(h + 6);
+	ret->tid = load32(h + 8);
+	ret->pid = load32(h + 0xc);
+	ret->time = load64(h + 0x10);
+	ret->guid = h + 0x18;
+	ret->pointer_size = ret->type == SP_ETL_TYPE_FULL32 ? 4 : 8;
 	ret->group = group_of(ret->guid);
 	if (ret->group == SP_ETL_GROUP_PROCESS && ret->opcode == SP_ETL_IMAGE_LOAD)
 		ret->group = SP_ETL_GROUP_IMAGE;
@@ -90,24 +117,22 @@ static bool skip_items(struct sp_cursor *c, struct sp_etl_event *ret)
 
 static bool decode_event(struct sp_cursor *c, struct sp_etl_event *ret)
 {
-	uint16_t flags = sp_cursor_u16(c);
-	sp_cursor_skip(c, 2);
-	ret->tid = sp_cursor_u32(c);
-	ret->pid = sp_cursor_u32(c);
-	ret->time = sp_cursor_u64(c);
-	ret->guid = sp_cursor_bytes(c, SP_GUID_SIZE);
-	ret->id = sp_cursor_u16(c);
-	ret->version = sp_cursor_u8(c);
-	ret->channel = sp_cursor_u8(c);
-	ret->level = sp_cursor_u8(c);
-	ret->opcode = sp_cursor_u8(c);
-	ret->task = sp_cursor_u16(c);
-	ret->keyword = sp_cursor_u64(c);
-	sp_cursor_skip(c, 8 + 16); /* times, activity */
-	ret->pointer_size = ret->type == SP_ETL_TYPE_EVENT32 ? 4 : 8;
-	if (c->bad)
+	const uint8_t *h = sp_cursor_bytes(c, SP_ETL_SIZE_EVENT);
+	if (!h)
 		return false;
-	return !(flags & 1) || skip_items(c, ret);
+	ret->tid = load32(h + 8);
+	ret->pid = load32(h + 0xc);
+	ret->time = load64(h + 0x10);
+	ret->guid = h + 0x18;
+	ret->id = load16(h + 0x28);
+	ret->version = h[0x2a];
+	ret->channel = h[0x2b];
+	ret->level = h[0x2c];
+	ret->opcode = h[0x2d];
+	ret->task = load16(h + 0x2e);
+	ret->keyword = load64(h + 0x30);
+	ret->pointer_size = ret->type == SP_ETL_TYPE_EVENT32 ? 4 : 8;
+	return !(load16(h + 4) & 1) || skip_items(c, ret);
 }
 
 enum sp_etl_decoded sp_etl_record_decode(const uint8_t *bytes, size_t left, uint8_t file_pointer_size,
@@ -139,10 +164,10 @@ enum sp_etl_decoded sp_etl_record_decode(const uint8_t *bytes, size_t left, uint
 		                      .tid = SP_ETL_ID_UNKNOWN,
 		                      .record = bytes,
 		                      .record_size = size };
-	c.end = bytes + size;
+	c = sp_cursor_init(bytes, size);
 	bool good;
 	if (sized_behind)
-		good = decode_system(&c, (uint16_t)marker, ret);
+		good = decode_system(&c, ret);
 	else if (type == SP_ETL_TYPE_FULL32 || type == SP_ETL_TYPE_FULL64)
 		good = decode_full(&c, ret);
 	else if (type == SP_ETL_TYPE_EVENT32 || type == SP_ETL_TYPE_EVENT64)

@@ -195,6 +195,7 @@ struct sp_trace {
 
 	SP_VECTOR(struct sp_trace_provider) providers;
 	struct sp_map by_provider;        /* hash of GUID -> provider */
+	uint32_t last_provider;           /* of the last event that has one */
 	uint64_t kernel_events[256][256]; /* group, code */
 	SP_SPOOL(struct sp_trace_marker) markers;
 	SP_SPOOL(uint8_t) marker_bytes;

@@ -29,11 +29,8 @@ static struct sp_trace_method *find_method(struct sp_trace *trace, uint32_t proc
 static bool add_method(struct sp_trace *trace, const struct sp_trace_method *method)
 {
 	struct sp_trace_method *old = find_method(trace, method->process, method->start);
-	if (old && old->unload == UINT64_MAX) {
-		if (!method->load)
-			return true; /* the rundown tells what is known */
+	if (old && old->unload == UINT64_MAX)
 		old->unload = method->load;
-	}
 	trace->counts.methods++;
 	if (sp_vector_push(&trace->methods, *method) &&
 	    sp_map_put(&trace->by_code, code_key(method->process, method->start), trace->methods.count - 1))
@@ -42,10 +39,17 @@ static bool add_method(struct sp_trace *trace, const struct sp_trace_method *met
 	return false;
 }
 
+/* Whether a rundown tells what is known. */
+static bool is_known(struct sp_trace *trace, const struct sp_trace_method *method)
+{
+	const struct sp_trace_method *old = method->load ? NULL : find_method(trace, method->process, method->start);
+	return old && old->unload == UINT64_MAX;
+}
+
 /* "Namespace.Class.Method(int32,class String)": of the signature only the parameters are shown. */
 static uint32_t clr_name(struct sp_trace *trace, struct sp_cursor *c)
 {
-	char space[512], name[512], signature[1024], whole[2100];
+	char space[512], name[512], signature[1024], whole[2100], *end = whole;
 	struct sp_etl_text texts[3];
 	for (unsigned i = 0; i < 3; i++)
 		texts[i] = sp_etl_wide_text(c);
@@ -53,8 +57,12 @@ static uint32_t clr_name(struct sp_trace *trace, struct sp_cursor *c)
 	sp_etl_text_utf8(&texts[1], name, sizeof(name));
 	sp_etl_text_utf8(&texts[2], signature, sizeof(signature));
 	const char *parameters = strchr(signature, '(');
-	snprintf(whole, sizeof(whole), "%s%s%s%s", space, *space && *name ? "." : "", name,
-	         parameters ? parameters : "");
+	const char *const parts[] = { space, *space && *name ? "." : "", name, parameters ? parameters : "" };
+	for (unsigned i = 0; i < 4; i++) { /* they fit */
+		size_t length = strlen(parts[i]);
+		memcpy(end, parts[i], length + 1);
+		end += length;
+	}
 	return sp_trace_string(trace, whole);
 }
 
@@ -82,6 +90,8 @@ static bool take_clr(struct sp_trace *trace, const struct sp_etl_event *event, b
 		method.load = 0;
 		method.unload = event->time;
 	}
+	if (is_known(trace, &method))
+		return true;
 	method.name = clr_name(trace, &c);
 	return !trace->failed && add_method(trace, &method);
 }
@@ -122,6 +132,8 @@ static bool take_javascript(struct sp_trace *trace, const struct sp_etl_event *e
 	method.process = sp_trace_process_now(trace, event->pid);
 	if (method.process == SP_TRACE_NONE || !method.size)
 		return !trace->failed;
+	if (is_known(trace, &method))
+		return true;
 	sp_etl_text_utf8(&name, text, sizeof(text));
 	const uint64_t *url = source ? sp_map_get(&trace->scripts, code_key(method.process, source)) : NULL;
 	const char *script = url ? sp_trace_get(trace, (uint32_t)*url) : "";

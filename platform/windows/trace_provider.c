@@ -120,10 +120,14 @@ static bool keep_events(const struct sp_trace *trace, const struct sp_trace_prov
 
 static uint32_t provider_of(struct sp_trace *trace, const struct sp_etl_event *event)
 {
+	/* Mostly it is the one of the event before. */
+	uint32_t last = trace->last_provider;
+	if (last < trace->providers.count && sp_guid_equal(event->guid, &trace->providers.items[last].guid))
+		return last;
 	uint64_t key = sp_hash_bytes(event->guid, SP_GUID_SIZE);
 	const uint64_t *found = sp_map_get(&trace->by_provider, key);
 	if (found)
-		return (uint32_t)*found;
+		return trace->last_provider = (uint32_t)*found;
 	struct sp_trace_provider provider = { .name = SP_INTERN_NONE };
 	char name[256];
 	memcpy(provider.guid.bytes, event->guid, SP_GUID_SIZE);
