@@ -202,6 +202,10 @@ static void say_samples(const struct sp_trace *trace, struct sp_import_result *r
 	if (result->markers)
 		sp_import_say(result, false, "%" PRIu64 " markers, %" PRIu64 " of them without a schema",
 		              result->markers, result->markers_undecoded);
+	if (trace->counts.marker_stacks)
+		sp_import_say(result, false,
+		              "%" PRIu64 " of the events that are markers have stacks, which are not shown",
+		              trace->counts.marker_stacks);
 }
 
 static struct sp_error *import(const struct sp_import_options *options, struct sp_recording_writer *recording,

@@ -152,6 +152,7 @@ struct sp_trace_counts {
 	uint64_t switches, readies, stacks, keys, definitions;
 	uint64_t unresolved_keys; /* whose frames the trace does not have */
 	uint64_t other_stacks;    /* of events that are no samples */
+	uint64_t marker_stacks;   /* of events that become markers, in the events themselves */
 	uint64_t late_threads;
 	uint64_t images, image_ids, methods;
 	uint64_t rt_lost_events, rt_lost_buffers;

@@ -161,6 +161,17 @@ static bool put_bytes(struct sp_trace *trace, const uint8_t *bytes, uint32_t siz
 	return true;
 }
 
+static bool has_stack(const struct sp_etl_event *event)
+{
+	const uint8_t *data;
+	uint32_t offset = 0, size;
+	for (uint16_t type; event->extended && (type = sp_etl_next_item(event, &offset, &data, &size));)
+		if (type == SP_ETL_ITEM_STACK32 || type == SP_ETL_ITEM_STACK64 || type == SP_ETL_ITEM_STACK_KEY32 ||
+		    type == SP_ETL_ITEM_STACK_KEY64)
+			return true;
+	return false;
+}
+
 static bool keep_marker(struct sp_trace *trace, const struct sp_etl_event *event, uint32_t provider)
 {
 	uint32_t schema_size;
@@ -186,6 +197,7 @@ static bool keep_marker(struct sp_trace *trace, const struct sp_etl_event *event
 	if (trace->failed || !put_bytes(trace, schema, schema_size) ||
 	    !put_bytes(trace, event->payload, event->payload_size))
 		return false;
+	trace->counts.marker_stacks += has_stack(event);
 	if (!sp_spool_push(&trace->markers, marker))
 		trace->failed = true;
 	return !trace->failed;
