@@ -202,6 +202,7 @@ static struct sp_error *capture_start(struct sp_backend *backend)
 {
 	struct sp_perf_session *session = &backend->session;
 	backend->started = true;
+	sp_priority_raise_helpers(&backend->priority);
 	if (backend->options.pid) {
 		sp_perf_session_enable(session, 0, SP_RING_SAMPLES, true);
 		session->filter.first_sample = sp_clock_now();

@@ -1,9 +1,14 @@
-/* The reader's priority; see priority.h. */
+/* The recorder's priority; see priority.h. */
 #include "platform/linux/priority.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
+#define HELPER_NICENESS (-10)
 
 void sp_priority_raise(struct sp_priority *saved)
 {
@@ -25,10 +30,31 @@ void sp_priority_raise(struct sp_priority *saved)
 	sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &other);
 }
 
+/* Sets the niceness of all threads of the process but the calling one. */
+static void set_others(int niceness)
+{
+	DIR *folder = opendir("/proc/self/task");
+	if (!folder)
+		return;
+	for (struct dirent *entry; (entry = readdir(folder));) {
+		int tid = atoi(entry->d_name);
+		if (tid > 0 && tid != gettid())
+			setpriority(PRIO_PROCESS, (id_t)tid, niceness);
+	}
+	closedir(folder);
+}
+
+void sp_priority_raise_helpers(const struct sp_priority *saved)
+{
+	if (saved->raised)
+		set_others(HELPER_NICENESS);
+}
+
 void sp_priority_restore(struct sp_priority *saved)
 {
 	if (!saved->raised)
 		return;
+	set_others(saved->niceness);
 	struct sched_param other = { 0 };
 	sched_setscheduler(0, SCHED_OTHER, &other);
 	setpriority(PRIO_PROCESS, 0, saved->niceness);

@@ -1,4 +1,5 @@
-/* The reader's priority: it must run when a ring fills up, however busy the machine is. */
+/* The recorder's priority: its reader must run when a ring fills up, however busy the machine is, and whoever works for
+ * the reader must not hold what it needs for as long as it takes to get a turn among others. */
 #ifndef SP_PLATFORM_LINUX_PRIORITY_H
 #define SP_PLATFORM_LINUX_PRIORITY_H
 
@@ -13,7 +14,10 @@ struct sp_priority {
  * on do not inherit it. */
 void sp_priority_raise(struct sp_priority *saved);
 
-/* Puts it back; on the same thread. */
+/* Raises the process's other threads, those that are there now, to nice -10 where the caller's thread was raised. */
+void sp_priority_raise_helpers(const struct sp_priority *saved);
+
+/* Puts all back; on the thread that was raised. */
 void sp_priority_restore(struct sp_priority *saved);
 
 #endif

@@ -554,6 +554,20 @@ class Truth(support.TestCase):
         self.assertRegex(result.err, r"\d+ samples, \d+ lost")
         self.assertRegex(result.err, r"mode: .*Hz")
 
+    @support.needs_root()
+    @support.needs("ps")
+    def test_who_works_for_the_reader_gets_its_turn(self):
+        """The reader runs before all others, sp's other threads before ordinary ones, the command as ever."""
+        if support.run("chrt", "-f", "1", "true").status:
+            self.skipTest("no real-time priority is allowed")
+        listing = 'ps -L -o cls= -o ni= -p "$PPID"; echo; ps -o cls= -o ni= -p $$'
+        result = self.sp_ok("record", "-s", *shell(listing))
+        recorder, command = result.out.split("\n\n")
+        classes = [tuple(line.split()) for line in recorder.splitlines()]
+        self.assertEqual([c for c, _ in classes].count("FF"), 1, recorder)
+        self.assertGreaterEqual(classes.count(("TS", "-10")), 2, recorder)
+        self.assertEqual(command.split(), ["TS", "0"])
+
     def test_the_profile_opens_later_too(self):
         """A profile that is no profile is one clear line."""
         (self.folder / "junk.json").write_text("[1, 2]")
