@@ -19,7 +19,9 @@
 	sp_vector_grow((void **)&(v)->items, &(v)->capacity, (v)->count, (extra), sizeof(*(v)->items))
 
 /* Appends one item by value; false without memory. */
-#define sp_vector_push(v, ...) (sp_vector_reserve(v, 1) ? ((v)->items[(v)->count++] = (__VA_ARGS__), true) : false)
+#define sp_vector_push(v, ...)                                                                                    \
+	((v)->count < (v)->capacity || sp_vector_reserve(v, 1) ? ((v)->items[(v)->count++] = (__VA_ARGS__), true) \
+	                                                       : false)
 
 #define sp_vector_deinit(v)                     \
 	do {                                    \

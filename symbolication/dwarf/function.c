@@ -117,7 +117,7 @@ static struct sp_error *walk(const struct dw_unit *unit, struct dw_ranges *scrat
 	const uint32_t *steps = unit->abbrevs->steps;
 	const uint64_t step_count = unit->abbrevs->dense_count;
 	const uint8_t *at = c.at, *end = c.end;
-	while (at < end && !c.bad) {
+	while (!c.bad && (at = dw_steps(steps, step_count, at, end)) < end) {
 		const uint8_t *start = at;
 		uint64_t code = dw_read_code(&at, end, &c.bad);
 		uint32_t step = code < step_count ? steps[code] : !code;

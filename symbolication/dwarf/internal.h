@@ -174,10 +174,28 @@ static inline uint64_t dw_read_code(const uint8_t **at, const uint8_t *end, bool
 	return code;
 }
 
+/* Moves over DIEs as far as `steps` knows their sizes, and their codes are of one or two bytes. Which of the two is not
+ * branched on: it is as good as random, and a processor that guesses wrong stands still for longer than a step takes.
+ */
+static inline const uint8_t *dw_steps(const uint32_t *steps, uint64_t count, const uint8_t *at, const uint8_t *end)
+{
+	while (end - at >= 2) {
+		uint32_t first = at[0], second = at[1], two = first >> 7;
+		uint32_t code = (first & 0x7f) | ((second & 0x7f) << 7 & (0 - two));
+		if ((two & second >> 7) || code >= count)
+			break;
+		size_t step = steps[code];
+		if (!step || step + two > (size_t)(end - at))
+			break;
+		at += step + two; /* a step is one more than the size of the attributes: the first byte of the code */
+	}
+	return at;
+}
+
 /* Moves over DIEs that have no children and are no functions or calls. */
 static inline void dw_step_over(const struct dw_abbrevs *abbrevs, struct sp_cursor *c)
 {
-	const uint8_t *at = c->at, *end = c->end;
+	const uint8_t *at = dw_steps(abbrevs->child_steps, abbrevs->dense_count, c->at, c->end), *end = c->end;
 	while (at < end) {
 		const uint8_t *start = at;
 		bool bad = false;

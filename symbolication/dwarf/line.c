@@ -13,6 +13,7 @@
 #define COLUMN_BITS 20
 #define MAX_OF(bits) (((uint64_t)1 << (bits)) - 1)
 #define WIDE MAX_OF(LINE_BITS)
+#define BYTES_A_ROW 16 /* of a program, for a row that is kept, at least */
 
 struct header {
 	uint64_t end;                 /* of the program */
@@ -560,6 +561,10 @@ static struct sp_error *lines_create(struct dw_unit *unit, bool discriminators, 
 		dw_note(unit->file->dwarf, "section .debug_line: file names at 0x%llx are cut short",
 		        (unsigned long long)unit->lines_offset);
 	sp_cursor_seek(&c, header.program);
+	/* About as many rows as there will be; growing would cost more than what is left over. */
+	size_t rows = sp_cursor_left(&c) / BYTES_A_ROW + 1;
+	if (!sp_vector_reserve(&b.deltas, rows) || !sp_vector_reserve(&b.places, rows))
+		b.no_memory = true;
 	if (!b.no_memory)
 		run(&header, &b, c);
 	finish(&b, lines);
