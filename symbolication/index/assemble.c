@@ -1,7 +1,8 @@
 /* The end of making an index: of the parts that claim an address one wins, the nodes, places and names that are still
  * needed are numbered in the order of addresses, and all is laid out.
  *
- * The winning segments are gone through twice: once to number what they lead to, once to write them. */
+ * The winning segments are gone through once: what they lead to is numbered, and they are noted by these numbers. The
+ * parts are gone then, before there is a file. */
 #include "symbolication/index/private.h"
 
 #include "symbolication/symbol_table.h"
@@ -30,13 +31,18 @@ static void deinit_strings(struct sp_index_strings *strings)
 	pthread_mutex_destroy(&strings->lock);
 }
 
+static void drop_parts(struct sp_index_builder *builder)
+{
+	for (size_t i = 0; i < builder->parts.count; i++)
+		sp_index_part_destroy(builder->parts.items[i]);
+	sp_vector_deinit(&builder->parts);
+}
+
 void sp_index_builder_destroy(struct sp_index_builder *builder)
 {
 	if (!builder)
 		return;
-	for (size_t i = 0; i < builder->parts.count; i++)
-		sp_index_part_destroy(builder->parts.items[i]);
-	sp_vector_deinit(&builder->parts);
+	drop_parts(builder);
 	sp_vector_deinit(&builder->symbols);
 	sp_vector_deinit(&builder->borders);
 	sp_vector_deinit(&builder->owners);
@@ -74,6 +80,10 @@ struct sp_error *sp_index_builder_symbols(struct sp_index_builder *builder, cons
 
 /* ---- Which part has an address ---- */
 
+struct segment {
+	uint32_t node, place;
+};
+
 struct assembly {
 	struct sp_index_builder *builder;
 	struct sp_interval *pieces; /* owned; of the winning parts: id = index in parts */
@@ -87,14 +97,13 @@ struct assembly {
 	SP_VECTOR(uint32_t) path;              /* of nodes, while one is numbered */
 	struct sp_index_packed packed_names, packed_files;
 
-	/* Where the segments are. */
+	/* The segments, by number. */
+	SP_VECTOR(struct sp_index_page) pages;
+	SP_VECTOR(uint16_t) lows;
+	SP_VECTOR(struct segment) segments;
 	bool begun;
 	uint32_t page, node, place; /* of the last one */
-	uint32_t pages, segments;
 	uint32_t width;
-	struct sp_index_page *page_out; /* NULL = only count */
-	uint16_t *low_out;
-	uint8_t *node_out, *place_out;
 	struct sp_error *error;
 };
 
@@ -211,20 +220,15 @@ static void put_number(uint8_t *out, uint32_t width, uint32_t number)
 
 static void put_page(struct assembly *a, uint32_t page)
 {
-	if (a->page_out)
-		a->page_out[a->pages] = (struct sp_index_page){ page, a->segments };
-	a->pages++;
+	if (!sp_vector_push(&a->pages, (struct sp_index_page){ page, (uint32_t)a->segments.count }))
+		fail(a);
 	a->page = page;
 }
 
 static void put_segment(struct assembly *a, uint16_t low, uint32_t node, uint32_t place)
 {
-	if (a->low_out) {
-		a->low_out[a->segments] = low;
-		put_number(a->node_out + (size_t)a->segments * a->width, a->width, node);
-		put_number(a->place_out + (size_t)a->segments * a->width, a->width, place);
-	}
-	a->segments++;
+	if (!sp_vector_push(&a->lows, low) || !sp_vector_push(&a->segments, (struct segment){ node, place }))
+		fail(a);
 	a->node = node;
 	a->place = place;
 }
@@ -237,12 +241,12 @@ static void emit(struct assembly *a, uint64_t start, uint32_t node, uint32_t pla
 	if (a->begun && node == a->node && place == a->place)
 		return;
 	uint64_t more = !a->begun ? 1 : gap ? page != a->page : page - a->page;
-	if (page >= UINT32_MAX || a->pages + more > MAX_PAGES || a->segments >= UINT32_MAX - MAX_PAGES) {
+	if (page >= UINT32_MAX || a->pages.count + more > MAX_PAGES || a->segments.count >= UINT32_MAX - MAX_PAGES) {
 		if (!a->error)
 			a->error = sp_error_create(SP_ERROR_LIMIT, "too much code for an index");
 		return;
 	}
-	while (a->begun && !gap && a->page < page) {
+	while (a->begun && !gap && a->page < page && !a->error) {
 		put_page(a, a->page + 1);
 		if (a->page < page || start & ((1u << SP_INDEX_PAGE_BITS) - 1))
 			put_segment(a, 0, a->node, a->place);
@@ -276,17 +280,13 @@ static void take_piece(struct assembly *a, const struct sp_interval *piece)
 
 static struct sp_error *go_through(struct assembly *a)
 {
-	a->begun = false;
-	a->pages = a->segments = 0;
-	for (size_t i = 0; i < a->builder->parts.count; i++)
-		a->builder->parts.items[i]->next = 0;
 	for (size_t i = 0; i < a->piece_count && !a->error; i++) {
 		take_piece(a, &a->pieces[i]);
 		if (i + 1 == a->piece_count || a->pieces[i + 1].start > a->pieces[i].end)
 			emit(a, a->pieces[i].end, 0, 0);
 	}
-	if (a->page_out && !a->error)
-		a->page_out[a->pages] = (struct sp_index_page){ UINT32_MAX, a->segments };
+	if (!sp_vector_push(&a->pages, (struct sp_index_page){ UINT32_MAX, (uint32_t)a->segments.count }))
+		fail(a);
 	return a->error;
 }
 
@@ -296,12 +296,17 @@ static struct sp_error *prepare(struct assembly *a)
 	a->name_numbers = calloc(builder->names.items.count + 1, sizeof(*a->name_numbers));
 	a->file_numbers = calloc(builder->files.items.count + 1, sizeof(*a->file_numbers));
 	bool ok = a->name_numbers && a->file_numbers;
+	size_t segments = 0, nodes = 0; /* at most */
 	for (size_t i = 0; i < builder->parts.count && ok; i++) {
 		struct sp_index_part *part = builder->parts.items[i];
 		part->node_numbers = calloc(part->nodes.count + 1, sizeof(*part->node_numbers));
 		part->place_numbers = calloc(part->places.items.count + 1, sizeof(*part->place_numbers));
 		ok = part->node_numbers && part->place_numbers;
+		segments += part->segments.count;
+		nodes += part->nodes.count;
 	}
+	ok = ok && sp_vector_reserve(&a->lows, segments) && sp_vector_reserve(&a->segments, segments) &&
+	     sp_vector_reserve(&a->nodes, nodes);
 	return ok ? NULL : sp_error_no_memory();
 }
 
@@ -313,6 +318,7 @@ static struct sp_error *number_all(struct assembly *a, bool helper)
 		error = prepare(a);
 	if (!error)
 		error = go_through(a);
+	drop_parts(a->builder);
 	for (size_t i = 0; i < a->builder->symbols.count && !error; i++) {
 		struct sp_index_symbol *symbol = &a->builder->symbols.items[i];
 		symbol->name = number_name(a, symbol->name);
@@ -339,8 +345,8 @@ static void lay_out(const struct assembly *a, size_t key_size, struct sp_index_h
 	*h = (struct sp_index_header){ .version = SP_INDEX_VERSION, .order = SP_INDEX_ORDER, .width = a->width };
 	memcpy(h->magic, SP_INDEX_MAGIC, sizeof(h->magic));
 	h->key_size = (uint32_t)key_size;
-	h->pages = a->pages;
-	h->segments = a->segments;
+	h->pages = (uint32_t)a->pages.count - 1; /* without the one behind the last */
+	h->segments = (uint32_t)a->segments.count;
 	h->nodes = (uint32_t)a->nodes.count;
 	h->places = (uint32_t)a->places.items.count;
 	h->names = (uint32_t)a->names.count;
@@ -368,6 +374,14 @@ static void put_bytes(uint8_t *file, const struct sp_index_header *h, enum sp_in
 		memcpy(file + h->sections[section].offset, bytes, h->sections[section].size);
 }
 
+static void put_segments(const struct assembly *a, uint8_t *nodes, uint8_t *places)
+{
+	for (size_t i = 0; i < a->segments.count; i++, nodes += a->width, places += a->width) {
+		put_number(nodes, a->width, a->segments.items[i].node);
+		put_number(places, a->width, a->segments.items[i].place);
+	}
+}
+
 static void put_nodes(const struct assembly *a, uint8_t *out)
 {
 	for (size_t i = 0; i < a->nodes.count; i++, out += 3 * (size_t)a->width) {
@@ -389,15 +403,10 @@ static struct sp_error *write_all(struct assembly *a, const char *key, uint8_t *
 		return sp_error_no_memory();
 	memcpy(file, &h, sizeof(h));
 	memcpy(file + sp_index_key_offset(&h), key, key_size);
-	a->page_out = (struct sp_index_page *)(void *)(file + h.sections[SP_INDEX_PAGES].offset);
-	a->low_out = (uint16_t *)(void *)(file + h.sections[SP_INDEX_LOWS].offset);
-	a->node_out = file + h.sections[SP_INDEX_SEGMENT_NODE].offset;
-	a->place_out = file + h.sections[SP_INDEX_SEGMENT_PLACE].offset;
-	struct sp_error *error = go_through(a);
-	if (error) {
-		free(file);
-		return error;
-	}
+	put_bytes(file, &h, SP_INDEX_PAGES, a->pages.items);
+	put_bytes(file, &h, SP_INDEX_LOWS, a->lows.items);
+	put_segments(a, file + h.sections[SP_INDEX_SEGMENT_NODE].offset,
+	             file + h.sections[SP_INDEX_SEGMENT_PLACE].offset);
 	put_nodes(a, file + h.sections[SP_INDEX_NODES].offset);
 	put_bytes(file, &h, SP_INDEX_PLACES, a->places.items.items);
 	put_bytes(file, &h, SP_INDEX_NAME_OFFSETS, a->packed_names.offsets.items);
@@ -425,6 +434,9 @@ struct sp_error *sp_index_builder_finish(struct sp_index_builder *builder, const
 	free(a.pieces);
 	sp_vector_deinit(&a.nodes);
 	sp_index_places_deinit(&a.places);
+	sp_vector_deinit(&a.pages);
+	sp_vector_deinit(&a.lows);
+	sp_vector_deinit(&a.segments);
 	sp_vector_deinit(&a.names);
 	sp_vector_deinit(&a.files);
 	free(a.name_numbers);
