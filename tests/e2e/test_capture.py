@@ -158,7 +158,7 @@ class TestLaunch(CaptureTestCase):
             preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard)),
         )
         words = [line.split() for line in result.out.splitlines()]
-        self.assertEqual(words[0][1:], ["0", "TS"])
+        self.assertEqual(words[0][1:], [str(os.nice(0)), "TS"])
         self.assertEqual(words[1], [str(limit)])
         capture = Capture(result, self.output)
         self.assertNotEqual(words[0][0], str(capture.root))
