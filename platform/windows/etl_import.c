@@ -137,9 +137,13 @@ static void say_contents(const struct sp_trace *trace, struct sp_import_result *
 	sp_import_say(result, false, "%s build %u, %u CPUs, %.2f s, %" PRIu64 " events", product ? product : "Windows",
 	              header->os_build, header->cpus, (double)(trace->last_time - trace->first_time) / 1e9,
 	              result->events);
-	sp_import_say(result, false,
-	              "%" PRIu64 " CPU samples (%" PRIu64 " in DPCs and interrupts) and %" PRIu64 " of idle CPUs%s",
-	              counts->samples, counts->dpc_isr, counts->idle, trace->options->idle ? "" : ", left out");
+	if (counts->samples || counts->idle)
+		sp_import_say(result, false,
+		              "%" PRIu64 " CPU samples (%" PRIu64 " in DPCs and interrupts) and %" PRIu64
+		              " of idle CPUs%s",
+		              counts->samples, counts->dpc_isr, counts->idle, trace->options->idle ? "" : ", left out");
+	else
+		sp_import_say(result, false, "no CPU samples");
 	if (counts->pmc)
 		sp_import_say(result, false, "%" PRIu64 " samples of %zu hardware counters", counts->pmc,
 		              trace->pmc.count);
@@ -194,13 +198,14 @@ static void say_samples(const struct sp_trace *trace, struct sp_import_result *r
 		              "the samples have no stacks: record with stack walking (wpr -start CPU, xperf "
 		              "-stackwalk Profile); only the functions that ran are shown");
 	else if (result->samples)
-		sp_import_say(result, false,
-		              "kept %" PRIu64 " samples, %" PRIu64 " with stacks, of %" PRIu64 " processes",
-		              result->samples, result->with_stack, result->processes);
+		sp_import_say(
+		    result, false, "kept %" PRIu64 " samples, %" PRIu64 " with stacks, of %" PRIu64 " process%s",
+		    result->samples, result->with_stack, result->processes, result->processes == 1 ? "" : "es");
 	if (result->off_cpu)
 		sp_import_say(result, false, "%" PRIu64 " waits are shown as off-CPU samples", result->off_cpu);
 	if (result->markers)
-		sp_import_say(result, false, "%" PRIu64 " markers, %" PRIu64 " of them without a schema",
+		sp_import_say(result, false,
+		              "%" PRIu64 " markers; of their events, the trace lacks the schema of %" PRIu64,
 		              result->markers, result->markers_undecoded);
 	if (trace->counts.marker_stacks)
 		sp_import_say(result, false,

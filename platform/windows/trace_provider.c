@@ -89,6 +89,13 @@ void sp_trace_provider_name(const struct sp_trace *trace, const struct sp_trace_
 
 /* ---- Which providers are wanted ---- */
 
+/* What merging adds, and what tells of losses: no events of programs. */
+static bool is_about_the_trace(const struct sp_guid *guid)
+{
+	return sp_guid_equal(guid->bytes, &sp_etl_guid_image_id) || sp_guid_equal(guid->bytes, &sp_etl_guid_system) ||
+	       sp_guid_equal(guid->bytes, &sp_etl_guid_metadata) || sp_guid_equal(guid->bytes, &sp_etl_guid_rt_lost);
+}
+
 static bool is_listed(const struct sp_trace *trace, const struct sp_trace_provider *provider)
 {
 	char guid[40];
@@ -97,7 +104,9 @@ static bool is_listed(const struct sp_trace *trace, const struct sp_trace_provid
 	for (const char *const *at = trace->options->markers; at && *at; at++) {
 		const char *wanted = *at;
 		size_t length = strlen(wanted);
-		if (!strcmp(wanted, "all") || (name && !strcasecmp(wanted, name)) || !strcasecmp(wanted, guid))
+		if (!strcmp(wanted, "all") && !is_about_the_trace(&provider->guid))
+			return true;
+		if ((name && !strcasecmp(wanted, name)) || !strcasecmp(wanted, guid))
 			return true;
 		if (length == 38 && wanted[0] == '{' && !strncasecmp(wanted + 1, guid, 36))
 			return true;

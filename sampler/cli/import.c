@@ -110,7 +110,8 @@ static void say(const struct sp_import_result *result, const struct sp_log *log)
 		sp_log(log, result->lines.items[i].warning ? SP_LOG_WARNING : SP_LOG_INFO, "%s",
 		       result->lines.items[i].text);
 	if (result->empty)
-		sp_log(log, SP_LOG_WARNING, "the profile is empty: %s", result->empty);
+		sp_log(log, SP_LOG_WARNING, "the profile %s: %s",
+		       result->markers ? "has markers, but no samples" : "is empty", result->empty);
 }
 
 char *sp_cli_folder_of(const char *path)

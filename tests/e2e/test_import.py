@@ -86,6 +86,22 @@ class EtlTest(support.TestCase):
         _, result, _ = self.import_trace(trace=support.SHARED_DATA / "etl" / "gcevents.etl.zip")
         self.assertIn("the trace has no CPU samples: it was recorded without the sampled profile", result.err)
 
+    def test_markers_alone(self):
+        for name, markers, undecoded in (("gcevents", 67, 69), ("primitive-types", 5, 0)):
+            trace = support.SHARED_DATA / "etl" / f"{name}.etl.zip"
+            profile, result, output = self.import_trace("--markers", "all", trace=trace)
+            self.assertIn(f"{markers} markers; of their events, the trace lacks the schema of {undecoded}\n", result.err)
+            self.assertIn("the profile has markers, but no samples: the trace has no CPU samples", result.err)
+            self.assertGreaterEqual(sum(len(thread["markers"]["name"]) for thread in profile["threads"]), markers)
+            if support.profiler_cli():
+                shown = sum(thread["markerCount"] for thread in self.profiler(output).threads())
+                self.assertGreaterEqual(shown, markers)
+        # What merging adds to a trace is no event of a program.
+        trace = support.SHARED_DATA / "etl" / "SelfDescribingSingleEvent.etl"
+        _, result, _ = self.import_trace("--markers", "all", trace=trace)
+        self.assertIn("4 markers; of their events, the trace lacks the schema of 3\n", result.err)
+        self.assertIn("no CPU samples\n", self.sp_ok("import", "--list", trace).out)
+
     def test_not_a_trace(self):
         text = self.folder / "x.etl"
         text.write_bytes(b"nothing of the kind" * 50)
