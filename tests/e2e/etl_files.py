@@ -159,6 +159,27 @@ def perf(group, code, version, time, payload, cpu=0):
     )
 
 
+def classic(guid, code, version, time, payload):
+    """An event of a provider that is no manifest's. `guid`: its bytes as they lie in a file."""
+    head = struct.pack("<HBBBBHIIQ", 0x30 + len(payload), FULL64, 0xC0, code, 0, version, 0xFFFFFFFF, 4, time)
+    return Record(0, head + guid + bytes(8) + payload)
+
+
+def guid_bytes(text):
+    """The bytes of a GUID that is written as 32 digits, as they lie in a file."""
+    first, second, third = int(text[:8], 16), int(text[8:12], 16), int(text[12:16], 16)
+    return struct.pack("<IHH", first, second, third) + bytes.fromhex(text[16:])
+
+
+def image_ids(pid, base, size, timestamp, name, debug_id, pdb, time=0):
+    """What merging adds for an image: its time stamp, and the ID of its PDB (32 digits and the age)."""
+    provider = guid_bytes("b3e675d725544f18830b2762732560de")
+    stamp = struct.pack("<QQII", base, size, pid, timestamp) + name.encode("utf-16le") + b"\0\0"
+    debug = struct.pack("<QI", base, pid) + guid_bytes(debug_id[:32])
+    debug += struct.pack("<I", int(debug_id[32:], 16)) + pdb.encode() + b"\0"
+    return [classic(provider, 0, 2, time, stamp), classic(provider, 36, 2, time, debug)]
+
+
 def header_event(frequency=10_000_000, start=1, cpus=2, events_lost=0, buffers_lost=0):
     """TRACE_LOGFILE_HEADER of a 64-bit Windows 10 that counts 100 ns."""
     payload = bytearray(0x118 + 4)

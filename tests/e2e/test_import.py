@@ -32,7 +32,7 @@ class EtlTest(support.TestCase):
         return profile, result, output
 
     def test_everything(self):
-        profile, result, _ = self.import_trace()
+        profile, result, output = self.import_trace()
         counts = samples_by_process(profile)
         self.assertEqual(sum(counts.values()), 6320)
         self.assertEqual(counts["Test.x64.exe", "3676"], 5129)
@@ -48,6 +48,11 @@ class EtlTest(support.TestCase):
         self.assertRegex(libs["clr.dll"]["breakpadId"], "^[0-9A-F]{32}[0-9a-f]+$")
         self.assertRegex(libs["clr.dll"]["codeId"], "^[0-9A-F]{8}[0-9a-f]+$")
         self.assertEqual([lib["path"] for lib in libs.values() if not lib["path"].startswith("C:\\")], [])
+        if support.profiler_cli():
+            shown = self.profiler(output).threads()
+            self.assertEqual(len(shown), len(profile["threads"]))
+            self.assertEqual(len({thread["pid"] for thread in shown}), 33)
+            self.assertEqual({thread["processName"] for thread in shown}, {name for name, _ in counts})
 
     @support.needs_profiler_cli()
     def test_profiler_reads_it(self):

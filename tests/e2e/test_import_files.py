@@ -289,6 +289,34 @@ class MadeFilesTest(FilesTest):
         self.assertIn("buffers were lost while the trace was recorded (3 by its header", result.err)
         self.assertIn("lost", str(profile["meta"].get("extra", "")) + str(profile["shared"]["stringArray"]).lower())
 
+    @support.needs_shared_data("pdb")
+    def test_symbols(self):
+        # By the ID in the trace the PDB is found; another build's is not taken.
+        folder, base = support.SHARED_DATA / "pdb", 0x7FF900000000
+        known = json.loads(self.sp_ok("symbols", "identify", "-j", folder / "softokn3.dll").out)
+        stamp, size = int(known["codeId"][:8], 16), int(known["codeId"][8:], 16)
+        functions = {0x1010: "BL_Init", 0x2000: "MD2_Begin", 0x5000: "sftk_AuditCryptInit"}
+        for age in ("", "f"):
+            header, records = self.begin()
+            debug_id = known["debugId"] + age
+            records += etl_files.image_ids(800, base, size, stamp, "softokn3.dll", debug_id, "softokn3.pdb")
+            records.append(etl_files.image(800, base, size, "\\Device\\HarddiskVolume1\\softokn3.dll"))
+            for i, address in enumerate(functions):
+                time = (20 + i) * MILLISECOND
+                frames = [base + address, self.PROGRAM + 0x30]
+                records += [
+                    etl_files.sample(time, 820, base + address),
+                    etl_files.stack(time + 5, time, 800, 820, frames),
+                ]
+            path = etl_files.write(self.folder / "symbols.etl", header, records)
+            profile, _ = self.import_trace("--presymbolicate", "--symbol-path", folder, path)
+            (lib,) = [lib for lib in profile["libs"] if lib["name"] == "softokn3.dll"]
+            self.assertEqual((lib["debugName"], lib["breakpadId"]), ("softokn3.pdb", debug_id))
+            self.assertEqual(lib["codeId"], known["codeId"])
+            leaves = [stack[-1].split("(")[0] for stack in self.stacks(profile, 820)]
+            found = leaves == list(functions.values())
+            self.assertEqual(found, not age, leaves)
+
     def test_list_of_a_made_file(self):
         header, records = self.begin()
         records += [etl_files.sample((20 + i) * MILLISECOND, 820, self.PROGRAM) for i in range(5)]
