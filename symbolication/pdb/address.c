@@ -9,7 +9,7 @@
 
 /* Places in the optional debug header. */
 enum { OMAP_TO_SOURCE = 3, OMAP_FROM_SOURCE = 4, SECTION_HEADERS = 5, SECTION_HEADERS_ORIGINAL = 10 };
-enum { SECTION_HEADER = 40, CONTRIBUTION = 28, CONTRIBUTION_V2 = 32, EMPTY_MAX = 64 };
+enum { SECTION_HEADER = 40, CONTRIBUTION = 28, CONTRIBUTION_V2 = 32, EMPTY_MAX = 64, INSERTED_MAX = 4096 };
 enum { CONTRIBUTIONS_V1 = (int)0xf12eba2d, CONTRIBUTIONS_V2 = (int)0xf13151e4 };
 
 static struct sp_error *read_omap(const struct sp_pdb *pdb, uint16_t stream, struct pdb_omap *ret)
@@ -80,8 +80,8 @@ struct sp_error *pdb_read_sections(struct sp_pdb *pdb, const uint16_t *debug_str
 	return error;
 }
 
-/* The last entry at or before an address. */
-static const struct pdb_omap_entry *find_omap(const struct pdb_omap *omap, uint32_t address)
+/* The number of entries that begin at or before an address. */
+static size_t omap_up_to(const struct pdb_omap *omap, uint32_t address)
 {
 	size_t low = 0, high = omap->count;
 	while (low < high) {
@@ -91,24 +91,46 @@ static const struct pdb_omap_entry *find_omap(const struct pdb_omap *omap, uint3
 		else
 			high = middle;
 	}
-	return low ? &omap->entries[low - 1] : NULL;
+	return low;
 }
 
+/* Tools write 0, or the top bit, for what has no counterpart. */
+static bool is_nowhere(uint32_t to)
+{
+	return !to || to >> 31;
+}
+
+/* An image has less than 2 GB. */
 static bool map_address(const struct pdb_omap *omap, uint32_t *address)
 {
+	size_t number = omap_up_to(omap, *address);
 	if (!omap->count)
 		return true;
-	const struct pdb_omap_entry *entry = find_omap(omap, *address);
-	if (!entry || !entry->to)
+	if (!number || is_nowhere(omap->entries[number - 1].to))
 		return false;
-	*address = entry->to + (*address - entry->from);
+	*address = omap->entries[number - 1].to + (*address - omap->entries[number - 1].from);
+	return true;
+}
+
+/* Code that a tool inserted between two instructions that the linker put side by side belongs to the first one. */
+static bool map_inserted(const struct pdb_omap *omap, uint32_t *address)
+{
+	size_t number = omap_up_to(omap, *address);
+	if (number < 2 || number >= omap->count)
+		return false;
+	const struct pdb_omap_entry *e = &omap->entries[number - 1], *before = e - 1, *behind = e + 1;
+	uint32_t size = e->from - before->from;
+	if (!is_nowhere(e->to) || is_nowhere(before->to) || !size || before->to + size != behind->to ||
+	    behind->from - e->from > INSERTED_MAX)
+		return false;
+	*address = behind->to - 1;
 	return true;
 }
 
 bool pdb_place_of(const struct sp_pdb *pdb, uint64_t address, struct pdb_place *ret)
 {
 	uint32_t source = (uint32_t)address;
-	if (address > UINT32_MAX || !map_address(&pdb->to_source, &source))
+	if (address > UINT32_MAX || (!map_address(&pdb->to_source, &source) && !map_inserted(&pdb->to_source, &source)))
 		return false;
 	for (size_t i = 0; i < pdb->section_count; i++) {
 		const struct pdb_section *s = &pdb->sections[i];

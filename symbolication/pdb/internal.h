@@ -38,7 +38,8 @@ struct pdb_section {
 	bool executable;
 };
 
-/* One pair of an OMAP table: from `from` on, addresses are at `to` in the other address space; 0 = nowhere. */
+/* One pair of an OMAP table: from `from` on, addresses are at `to` in the other address space; 0 or the top bit =
+ * nowhere. */
 struct pdb_omap_entry {
 	uint32_t from, to;
 };
@@ -55,8 +56,9 @@ struct pdb_procedure {
 	uint32_t type;    /* TPI index; 0 = unknown */
 	uint32_t base;    /* what offsets of inline sites count from, in the section */
 	const char *name; /* in the record; lives as long as the module's bytes */
-	bool thunk;
-	bool id_type; /* `type` is an index of the IPI stream */
+	bool thunk;       /* has no inlined functions */
+	uint64_t target;  /* place that a thunk of incremental linking jumps to; 0 = it is none */
+	bool id_type;     /* `type` is an index of the IPI stream */
 	_Atomic(const char *) readable;
 	_Atomic(struct pdb_inlines *) inlines;
 };
@@ -117,6 +119,7 @@ struct pdb_module_data {
 	struct sp_cursor checksums; /* F4 subsection */
 	struct sp_cursor imports;   /* F7: what it uses of other modules' types */
 	struct sp_cursor exports;   /* F8: pairs of local and global index, sorted */
+	char *error;                /* owned; why there is nothing else in here; NULL = it was read */
 };
 
 /* A module as the DBI stream lists it. */
@@ -172,7 +175,7 @@ struct sp_pdb {
 /* address.c */
 struct sp_error *pdb_read_sections(struct sp_pdb *pdb, const uint16_t *debug_streams, size_t count);
 struct sp_error *pdb_read_contributions(struct sp_pdb *pdb, uint32_t at, uint32_t size);
-/* False when the address is in no section, or was added by a tool that rearranged the image. */
+/* False when the address is in no section, or a tool that rearranged the image put something of its own there. */
 bool pdb_place_of(const struct sp_pdb *pdb, uint64_t address, struct pdb_place *ret);
 /* The relative address of a place in the image as it is now; false when there is none. */
 bool pdb_address_of(const struct sp_pdb *pdb, uint16_t section, uint32_t offset, uint32_t *ret);
@@ -199,7 +202,8 @@ bool pdb_find_public(struct sp_pdb *pdb, struct pdb_place place, struct pdb_publ
 bool pdb_public_at(struct sp_pdb *pdb, uint32_t index, struct pdb_public *ret);
 
 /* module.c */
-/* Parses a module on first use. *ret is NULL when it has nothing. */
+/* Parses a module on first use. *ret is NULL when it has nothing. The error of one that cannot be read is given once,
+ * and stays in its data. */
 struct sp_error *pdb_need_module(struct sp_pdb *pdb, size_t index, struct pdb_module_data **ret);
 void pdb_module_data_destroy(struct pdb_module_data *data);
 /* The procedure that covers a place, or NULL. */

@@ -10,6 +10,7 @@ struct lookup {
 	struct pdb_frames found;
 	SP_VECTOR(struct sp_dwarf_frame) frames; /* innermost first */
 	struct sp_error *error;                  /* no memory, or the first module that could not be read */
+	const char *note;                        /* the same of one that was tried before */
 };
 
 static struct sp_error *keep_first(struct sp_error *first, struct sp_error *error)
@@ -141,6 +142,8 @@ static bool find_frames(struct lookup *lookup, struct pdb_place place)
 	struct pdb_module_data *data = module_of(lookup->pdb, place, &lookup->error);
 	if (!data)
 		return true;
+	if (data->error)
+		lookup->note = data->error;
 	if (!pdb_frames_at(lookup->pdb, data, place, &lookup->found) ||
 	    !sp_vector_reserve(&lookup->frames, lookup->found.count))
 		return false;
@@ -169,8 +172,9 @@ struct sp_error *sp_pdb_lookup(struct sp_pdb *pdb, const uint64_t *addresses, si
 	if (lookup.error && lookup.error->code == SP_ERROR_NO_MEMORY)
 		return lookup.error;
 	if (ret_note)
-		*ret_note = lookup.error ? pdb_keep(pdb, lookup.error->message, strlen(lookup.error->message))
-		                         : pdb->note;
+		*ret_note = lookup.error  ? pdb_keep(pdb, lookup.error->message, strlen(lookup.error->message))
+		            : lookup.note ? lookup.note
+		                          : pdb->note;
 	sp_error_destroy(lookup.error);
 	return NULL;
 }

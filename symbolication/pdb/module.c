@@ -9,6 +9,7 @@ enum {
 	S_THUNK32 = 0x1102,
 	S_LPROC32 = 0x110f,
 	S_GPROC32 = 0x1110,
+	S_TRAMPOLINE = 0x112c,
 	S_SEPCODE = 0x1132,
 	S_LPROC32_ID = 0x1146,
 	S_GPROC32_ID = 0x1147,
@@ -56,6 +57,21 @@ static bool read_thunk(struct sp_cursor c, struct pdb_procedure *ret)
 	return !c.bad && section && ret->size && ret->name[0];
 }
 
+/* A jump to a function that was put in between by an incremental linker, or to reach far away. It has no name. */
+static bool read_trampoline(struct sp_cursor c, struct pdb_procedure *ret)
+{
+	sp_cursor_skip(&c, 2); /* what it is for */
+	ret->size = sp_cursor_u16(&c);
+	uint32_t offset = sp_cursor_u32(&c), target_offset = sp_cursor_u32(&c);
+	uint16_t section = sp_cursor_u16(&c);
+	ret->target = pdb_place_key(sp_cursor_u16(&c), target_offset);
+	ret->place = pdb_place_key(section, offset);
+	ret->base = offset;
+	ret->name = "";
+	ret->thunk = true;
+	return !c.bad && section && ret->size;
+}
+
 /* Code that was moved away from the procedure that it names, whose name and type it takes. */
 static bool read_separated(struct sp_cursor c, const procedure_vector *procedures, struct pdb_procedure *ret)
 {
@@ -97,10 +113,11 @@ static struct sp_error *read_symbols(struct pdb_module_data *data)
 		record.end = record.at + (length - 2);
 		sp_cursor_skip(&c, length - 2u);
 		struct pdb_procedure procedure = { .record = at };
-		bool take = is_procedure(kind)  ? read_procedure(record, kind, &procedure)
-		            : kind == S_THUNK32 ? read_thunk(record, &procedure)
-		            : kind == S_SEPCODE ? read_separated(record, &procedures, &procedure)
-		                                : false;
+		bool take = is_procedure(kind)     ? read_procedure(record, kind, &procedure)
+		            : kind == S_THUNK32    ? read_thunk(record, &procedure)
+		            : kind == S_TRAMPOLINE ? read_trampoline(record, &procedure)
+		            : kind == S_SEPCODE    ? read_separated(record, &procedures, &procedure)
+		                                   : false;
 		if (take && !sp_vector_push(&procedures, procedure)) {
 			sp_vector_deinit(&procedures);
 			return sp_error_no_memory();
@@ -132,8 +149,11 @@ static struct sp_error *parse(struct sp_pdb *pdb, const struct pdb_module *modul
 	struct sp_cursor c = data->bytes.cursor;
 	uint32_t signature = sp_cursor_u32(&c);
 	if (c.bad || signature != SIGNATURE_C13)
-		return sp_error_create(SP_ERROR_UNSUPPORTED, "a module's symbols are of version %u, not C13",
-		                       signature);
+		return sp_error_create(
+		    SP_ERROR_UNSUPPORTED,
+		    "a module's symbols are of an old form (version %u, of Visual C++ 6 or before): only "
+		    "public symbols are known there",
+		    signature);
 	data->symbols_end = module->symbol_size < size ? module->symbol_size : size;
 	if (data->symbols_end < 4)
 		data->symbols_end = 4;
@@ -163,6 +183,7 @@ void pdb_module_data_destroy(struct pdb_module_data *data)
 	free(data->lines);
 	free(data->rows);
 	free(data->inlinees);
+	free(data->error);
 	free(data->bytes.owned);
 	free(data);
 }
@@ -195,6 +216,8 @@ struct sp_error *pdb_need_module(struct sp_pdb *pdb, size_t index, struct pdb_mo
 			pdb_module_data_destroy(data);
 			/* What cannot be read is not tried again: an empty module stands for it. */
 			data = no_memory ? NULL : calloc(1, sizeof(*data));
+			if (data)
+				data->error = strdup(error->message);
 		}
 		if (data) {
 			atomic_fetch_add(&pdb->memory, memory_of(data));

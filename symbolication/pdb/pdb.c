@@ -20,6 +20,9 @@ enum {
 static const char fastlink_note[] =
     "made by /DEBUG:FASTLINK: lines and inlined functions stayed in the object files; link with /DEBUG:FULL";
 
+static const char old_lines_note[] =
+    "some modules have lines of Visual C++ 6's form, which is not read: functions there are known, lines are not";
+
 bool sp_pdb_probe(const uint8_t *bytes, size_t size)
 {
 	return msf_probe(bytes, size);
@@ -160,6 +163,8 @@ static struct sp_error *read_modules(struct sp_pdb *pdb, uint32_t at, uint32_t s
 			break;
 		sp_cursor_skip(&c, -sp_cursor_offset(&c) & 3);
 		pdb->info.has_debug_info |= module.c13_size > 0;
+		if (module.c11_size && !module.c13_size && !pdb->note)
+			pdb->note = old_lines_note;
 		if (!sp_vector_push(&modules, module)) {
 			error = sp_error_no_memory();
 			break;

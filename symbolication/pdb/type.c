@@ -24,6 +24,10 @@ enum {
 	LF_FUNC_ID = 0x1601,
 	LF_MFUNC_ID = 0x1602,
 	LF_STRING_ID = 0x1605,
+	LF_CLASS2 = 0x1608, /* these four: by Visual C++ 2019 and later, with wider properties and counts */
+	LF_STRUCTURE2 = 0x1609,
+	LF_UNION2 = 0x160a,
+	LF_INTERFACE2 = 0x160b,
 };
 enum {
 	FIRST_INDEX = 0x1000, /* below are the simple types */
@@ -350,6 +354,14 @@ static uint64_t size_of(struct namer *n, uint32_t index)
 			properties = sp_cursor_u16(&type.body);
 			sp_cursor_skip(&type.body, type.kind == LF_UNION ? 4 : 12);
 			return properties & FORWARD_REFERENCE ? 0 : numeric(&type.body);
+		case LF_CLASS2:
+		case LF_STRUCTURE2:
+		case LF_INTERFACE2:
+		case LF_UNION2:
+			properties = sp_cursor_u32(&type.body) & UINT16_MAX;
+			sp_cursor_skip(&type.body, type.kind == LF_UNION2 ? 4 : 12);
+			numeric(&type.body); /* how many members */
+			return properties & FORWARD_REFERENCE ? 0 : numeric(&type.body);
 		case LF_ENUM:
 			sp_cursor_skip(&type.body, 4);
 			break;
@@ -388,10 +400,11 @@ static void put_array(struct namer *n, struct sp_cursor body)
 	}
 }
 
-static void put_record_name(struct namer *n, struct sp_cursor body, unsigned skip, bool sized)
+/* The name stands behind `skip` bytes and some numbers of variable form. */
+static void put_record_name(struct namer *n, struct sp_cursor body, unsigned skip, unsigned numbers)
 {
 	sp_cursor_skip(&body, skip);
-	if (sized)
+	while (numbers--)
 		numeric(&body);
 	const char *name = sp_cursor_string(&body);
 	put(n, body.bad || !name[0] ? "?" : name);
@@ -412,13 +425,21 @@ static void put_record(struct namer *n, const struct type *type)
 	case LF_CLASS:
 	case LF_STRUCTURE:
 	case LF_INTERFACE:
-		put_record_name(n, type->body, 16, true);
+		put_record_name(n, type->body, 16, 1);
 		break;
 	case LF_UNION:
-		put_record_name(n, type->body, 8, true);
+		put_record_name(n, type->body, 8, 1);
 		break;
 	case LF_ENUM:
-		put_record_name(n, type->body, 12, false);
+		put_record_name(n, type->body, 12, 0);
+		break;
+	case LF_CLASS2:
+	case LF_STRUCTURE2:
+	case LF_INTERFACE2:
+		put_record_name(n, type->body, 16, 2);
+		break;
+	case LF_UNION2:
+		put_record_name(n, type->body, 8, 2);
 		break;
 	case LF_PROCEDURE:
 	case LF_MFUNCTION:
@@ -527,11 +548,45 @@ static struct namer *begin(struct sp_pdb *pdb)
 	return n;
 }
 
+/* What a thunk of incremental linking jumps to, spelled as Microsoft's tools do: where in the table the thunk is, and
+ * the function. */
+static const char *trampoline_name(struct sp_pdb *pdb, const struct pdb_procedure *thunk)
+{
+	struct pdb_place place = { (uint16_t)(thunk->target >> 32), (uint32_t)thunk->target };
+	struct pdb_place own = { (uint16_t)(thunk->place >> 32), (uint32_t)thunk->place };
+	struct pdb_contribution contribution, table;
+	struct pdb_module_data *data = NULL;
+	struct pdb_public symbol;
+	const char *target = NULL;
+	if (pdb_find_contribution(pdb, place, &contribution))
+		sp_error_destroy(pdb_need_module(pdb, contribution.module, &data));
+	struct pdb_procedure *procedure = data ? pdb_find_procedure(data, thunk->target) : NULL;
+	if (procedure && !procedure->target)
+		target = pdb_procedure_name(pdb, procedure);
+	else if (pdb_find_public(pdb, place, &symbol) && symbol.place.offset == place.offset)
+		target = symbol.name;
+	struct namer *n = target ? begin(pdb) : NULL;
+	if (!n)
+		return "";
+	char start[32];
+	bool known = pdb_find_contribution(pdb, own, &table);
+	snprintf(start, sizeof(start), "ILT+%u(", own.offset - (known ? table.offset : 0));
+	put(n, start);
+	put(n, target);
+	put(n, ")");
+	return finish(n, "");
+}
+
 const char *pdb_procedure_name(struct sp_pdb *pdb, struct pdb_procedure *procedure)
 {
 	const char *name = atomic_load_explicit(&procedure->readable, memory_order_acquire);
 	if (name)
 		return name;
+	if (procedure->target) {
+		name = trampoline_name(pdb, procedure);
+		atomic_store_explicit(&procedure->readable, name, memory_order_release);
+		return name;
+	}
 	struct namer *n = procedure->type && procedure->name[0] ? begin(pdb) : NULL;
 	if (!n)
 		return procedure->name;

@@ -6,7 +6,9 @@
  * Known differences, seen by hand on softokn3 and WriteArgument, where pdb-addr2line answers as we do:
  * - depth: LLVM does not see inlined code that older Visual C++ describes with lengths after the fact;
  * - line, file: of several rows at one address we take the last one, LLVM the first;
- * - line of inlined frames: LLVM 14 gives that of the next row; they are compared with later versions only. */
+ * - line of inlined frames: LLVM 14 gives that of the next row; they are compared with later versions only;
+ * - lines that stand for "none" (0xfeefee, 0xf00f00) are lines to the others;
+ * - pdb-addr2line writes "<NoType>" for "..." and "void*" for std::nullptr_t. */
 #include "spsym.h"
 #include "symbolication/object/object.h"
 
@@ -62,6 +64,9 @@ static size_t read_frames(FILE *in, struct frame *frames)
 		assert_non_null(number);
 		*number = 0;
 		frame->line = (unsigned)strtoul(number + 1, NULL, 10);
+		bool hidden = frame->line == 0xfeefee || frame->line == 0xf00f00;
+		if (hidden)
+			frame->line = 0;
 		snprintf(frame->file, sizeof(frame->file), "%s", line);
 	}
 	return count;
