@@ -13,6 +13,7 @@ int sp_cmd_record(int argc, char **argv);
 int sp_cmd_import(int argc, char **argv);
 int sp_cmd_filter(int argc, char **argv);
 int sp_cmd_load(int argc, char **argv);
+int sp_cmd_serve(int argc, char **argv);
 int sp_cmd_setup(int argc, char **argv);
 int sp_cmd_symbolicate(int argc, char **argv);
 int sp_cmd_symbols(int argc, char **argv);

@@ -148,6 +148,29 @@ static const struct sp_option filter_options[] = {
 	  "Keep this provider's events too: its name, its GUID, or all; may be given again", SP_COMPLETE_NONE },
 };
 
+static const struct sp_option serve_options[] = {
+	OPTION_VALUE(0, "address", "ADDRESS", "Address to serve on; default 127.0.0.1"),
+	OPTION_VALUE('P', "port", "PORT", "Port to serve on, 0 = any free one; default 8100"),
+	OPTION_VALUE(
+	    0, "read", "WHO",
+	    "Who may read: open (whoever reaches it) or token; must be given when --address is not this machine's"),
+	{ 0, "host", "NAME", SP_OPTION_LIST, "Name that clients reach it by, besides addresses; may be given again",
+	  SP_COMPLETE_NONE },
+	OPTION_VALUE(0, "admin-port", "PORT", "Serve /healthz, /readyz and /metrics on this port of 127.0.0.1"),
+	OPTION_FLAG('v', "verbose", "Say more about what is done and why"),
+	OPTION_VALUE(0, "namespace", "NS",
+	             "token create: where it may upload: release, branch/NAME or pr/NAME; a * at the end stands for "
+	             "anything"),
+	OPTION_FLAG(0, "can-read", "token create: it may read"),
+	{ 0, "kind", "KIND", SP_OPTION_LIST,
+	  "token create: what it may upload: object, pdb, breakpad or source; may be given again; default all",
+	  SP_COMPLETE_NONE },
+	OPTION_VALUE(0, "ref", "REF", "token create: the only --ref that its uploads may have"),
+	OPTION_VALUE(0, "max-size", "MIB", "token create: size of its largest file"),
+	OPTION_VALUE(0, "expires", "DAYS", "token create: how long it is good; default 365"),
+	OPTION_VALUE(0, "label", "TEXT", "token create: a note for the list"),
+};
+
 static const struct sp_option setup_options[] = {
 	OPTION_FLAG(0, "sysctl", "Let all programs of all users sample, by a file in /etc/sysctl.d"),
 	OPTION_FLAG(0, "undo", "Take back what sp setup gave, and restore the settings that were before"),
@@ -252,6 +275,31 @@ const struct sp_command sp_commands[] = {
 	    .options = filter_options,
 	    .option_count = COUNT(filter_options),
 	    .operand_completion = SP_COMPLETE_FILE,
+	},
+	{
+	    .name = "serve",
+	    .usage = "DIR | token create DIR | token list DIR | token revoke DIR ID",
+	    .summary = "Serve the symbols, binaries and sources that CI uploaded",
+	    .description =
+	        "A symbol server on one machine with no other service: what sp upload put into the folder is found by "
+	        "its "
+	        "ID by gdb, perf, lldb and other clients of debuginfod, by debuggers that ask Microsoft's or "
+	        "Breakpad's "
+	        "symbol servers, by the Firefox Profiler, and by sp itself. Every request is a line of JSON on stdout. "
+	        "It "
+	        "serves until Ctrl-C.\n\n"
+	        "Files go into namespaces: release, branch/NAME and pr/NAME. Of several files with one ID the one that "
+	        "knows most is served, from release before branches; what is under pr/NAME is seen only by who asks "
+	        "for "
+	        "http://SERVER/n/pr/NAME.\n\n"
+	        "token create prints a token, which is kept nowhere else: clients send it as bearer token, as "
+	        "password, or "
+	        "in the path, http://SERVER/t/TOKEN. Uploads need one with --namespace, reading one with --can-read "
+	        "where "
+	        "the server has --read token. Tokens can be made and revoked while the server runs.",
+	    .options = serve_options,
+	    .option_count = COUNT(serve_options),
+	    .operand_completion = SP_COMPLETE_FOLDER,
 	},
 	{
 	    .name = "setup",

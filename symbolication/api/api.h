@@ -13,7 +13,15 @@ struct sp_api_options {
 	/* Fills the missing fields of an identity (path, code ID, arch) for a debug name and debug ID, from the
 	 * profile's lib table; false when unknown. Strings must live as long as the api. May be NULL. Thread-safe. */
 	bool (*resolve)(void *context, const char *debug_name, const char *debug_id, struct spsym_identity *ret);
-	void *context;
+	/* Instead of spsym_module_find() and `resolve`: the module of a debug ID (any may be NULL), of the file that
+	 * has its code where `code` is set. Thread-safe. May be NULL. */
+	spsym_error *(*find_module)(void *context, const char *debug_name, const char *debug_id, bool code,
+	                            spsym_module **ret);
+	/* Instead of files of this machine: the text of a source file that the module's debug information names; the
+	 * caller frees *ret. Thread-safe. May be NULL. */
+	spsym_error *(*read_source)(void *context, spsym_module *module, const char *file, char **ret,
+	                            size_t *ret_size);
+	void *context;      /* of these */
 	bool local_sources; /* source/v1 may read files of this machine that debug information of local files names */
 	/* "from=to": a source file whose path begins with the folder `from` is read from `to` instead; the first that
 	 * fits counts. NULL-terminated, borrowed; may be NULL. */

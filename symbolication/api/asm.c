@@ -145,7 +145,7 @@ struct sp_error *api_asm(const struct sp_api *api, const struct api_code_request
 	if (!request->debug_id && !request->code_id)
 		return sp_error_create(SP_ERROR_USAGE, "a debugId or codeId is needed");
 	struct sp_error *error = api_find_module(api, request->debug_name, request->debug_id, request->name,
-	                                         request->code_id, &module);
+	                                         request->code_id, true, &module);
 	if (error)
 		return error;
 	error = disassemble_module(module, request, json);

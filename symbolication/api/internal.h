@@ -60,9 +60,10 @@ void api_code_request_deinit(struct api_code_request *request);
 
 /* ---- Modules (module.c) ---- */
 
-/* Opens the module of a debug name and debug ID, completed by the resolver; `name` and `code_id` may be NULL. */
+/* Opens the module of a debug name and debug ID, completed by the resolver; `name` and `code_id` may be NULL. `code`:
+ * it is for the bytes of its code. */
 struct sp_error *api_find_module(const struct sp_api *api, const char *debug_name, const char *debug_id,
-                                 const char *name, const char *code_id, spsym_module **ret);
+                                 const char *name, const char *code_id, bool code, spsym_module **ret);
 /* Whether a debug name uses only the characters that a client may ask for. */
 bool api_name_is_plain(const char *name);
 /* Whether it is hex digits and long enough to be a debug ID, and not the null one. */

@@ -22,9 +22,11 @@ bool api_debug_id_is_valid(const char *id)
 }
 
 struct sp_error *api_find_module(const struct sp_api *api, const char *debug_name, const char *debug_id,
-                                 const char *name, const char *code_id, spsym_module **ret)
+                                 const char *name, const char *code_id, bool code, spsym_module **ret)
 {
 	struct spsym_identity identity = { 0 };
+	if (api->options.find_module)
+		return api->options.find_module(api->options.context, debug_name, debug_id, code, ret);
 	if (debug_name && debug_id && api->options.resolve)
 		api->options.resolve(api->options.context, debug_name, debug_id, &identity);
 	if (!identity.debug_name)

@@ -29,6 +29,10 @@ static char *map_path(const struct sp_api *api, const char *path)
  * mean nothing here unless the user mapped them: such a file is asked of the servers, too. */
 static struct sp_error *readable_path(const struct sp_api *api, spsym_module *module, const char *file, char **ret)
 {
+	if (api->options.read_source) {
+		*ret = strdup(file);
+		return *ret ? NULL : sp_error_no_memory();
+	}
 	*ret = map_path(api, file);
 	if (!*ret)
 		return sp_error_no_memory();
@@ -69,21 +73,22 @@ static struct sp_error *proven_path(const struct sp_api *api, spsym_module *modu
 struct sp_error *api_source(const struct sp_api *api, const struct api_code_request *request, struct sp_json *json)
 {
 	spsym_module *module;
-	char *path, *text;
+	char *path = NULL, *text;
 	size_t size;
 	if (!request->file || !request->debug_name || !request->debug_id)
 		return sp_error_create(SP_ERROR_USAGE, "debugName, debugId, moduleOffset and file are needed");
-	if (!api->options.local_sources)
+	if (!api->options.local_sources && !api->options.read_source)
 		return sp_error_create(SP_ERROR_PERMISSION, "this server does not serve source files");
 	struct sp_error *error = api_find_module(api, request->debug_name, request->debug_id, request->name,
-	                                         request->code_id, &module);
+	                                         request->code_id, false, &module);
 	if (error)
 		return error;
 	error = proven_path(api, module, request, &path);
+	if (!error && api->options.read_source)
+		error = api->options.read_source(api->options.context, module, path, &text, &size);
+	else if (!error)
+		error = api_read_source_file(path, &text, &size);
 	spsym_module_release(module);
-	if (error)
-		return error;
-	error = api_read_source_file(path, &text, &size);
 	free(path);
 	if (error)
 		return error;

@@ -39,7 +39,7 @@ static void look_up_module(struct job_state *state, struct job_module *m, const 
 		m->error = sp_error_create(SP_ERROR_FORMAT, "\"%s\" is not a debug ID", asked->id);
 		return;
 	}
-	m->error = api_find_module(state->api, asked->name, asked->id, NULL, NULL, &m->module);
+	m->error = api_find_module(state->api, asked->name, asked->id, NULL, NULL, false, &m->module);
 	if (m->error) {
 		m->module = NULL;
 		return;

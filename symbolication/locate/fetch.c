@@ -13,6 +13,8 @@
 /* curl.h: CURLoption is a type's base plus a number; CURLINFO likewise. */
 enum {
 	OPT_WRITEDATA = 10001,
+	OPT_READDATA = 10009,
+	OPT_POSTFIELDS = 10015,
 	OPT_URL = 10002,
 	OPT_ERRORBUFFER = 10010,
 	OPT_USERAGENT = 10018,
@@ -20,6 +22,8 @@ enum {
 	OPT_XFERINFODATA = 10057,
 	OPT_ACCEPT_ENCODING = 10102,
 	OPT_NOPROGRESS = 43,
+	OPT_UPLOAD = 46,
+	OPT_POST = 47,
 	OPT_FOLLOWLOCATION = 52,
 	OPT_MAXREDIRS = 68,
 	OPT_NOSIGNAL = 99,
@@ -28,7 +32,11 @@ enum {
 	OPT_PROTOCOLS = 181,
 	OPT_REDIR_PROTOCOLS = 182,
 	OPT_WRITEFUNCTION = 20011,
+	OPT_READFUNCTION = 20012,
 	OPT_XFERINFOFUNCTION = 20219,
+	OPT_INFILESIZE_LARGE = 30115,
+	OPT_POSTFIELDSIZE_LARGE = 30120,
+	READ_ABORT = 0x10000000,
 	INFO_RESPONSE_CODE = 0x200002,
 	PROTOCOLS_HTTP = 3, /* http and https */
 	GLOBAL_ALL = 3,
@@ -82,7 +90,7 @@ struct transfer {
 	void *easy;
 	uint64_t started, last_byte; /* ns */
 	uint64_t seen;               /* bytes */
-	uint64_t written;
+	uint64_t written, sent;
 	bool too_large, cancelled, write_failed;
 	const char *late; /* which deadline passed */
 };
@@ -99,6 +107,12 @@ static size_t take_body(char *bytes, size_t size, size_t count, void *context)
 	long status = 0;
 	size *= count;
 	curl.easy_getinfo(t->easy, INFO_RESPONSE_CODE, &status);
+	if (t->request->reply) {
+		struct sp_error *error = sp_buffer_write(t->request->reply, bytes, size);
+		t->write_failed |= error != NULL;
+		sp_error_destroy(error);
+		return t->write_failed ? 0 : size;
+	}
 	if (status != 200)
 		return size; /* the page of an error */
 	if (t->request->size_limit && size > t->request->size_limit - t->written) {
@@ -117,13 +131,38 @@ static size_t take_body(char *bytes, size_t size, size_t count, void *context)
 	return size;
 }
 
+/* CURLOPT_READFUNCTION: the next bytes to send. */
+static size_t give_body(char *bytes, size_t size, size_t count, void *context)
+{
+	struct transfer *t = context;
+	uint64_t left = t->request->put_size - t->sent;
+	size *= count;
+	if (size > left)
+		size = (size_t)left;
+	if (!size)
+		return 0;
+#ifdef _WIN32
+	ssize_t n = lseek64(t->request->put_fd, (int64_t)(t->request->put_offset + t->sent), SEEK_SET) < 0
+	                ? -1
+	                : read(t->request->put_fd, bytes, (unsigned)size);
+#else
+	ssize_t n = pread(t->request->put_fd, bytes, size, (off_t)(t->request->put_offset + t->sent));
+#endif
+	if (n <= 0)
+		return READ_ABORT;
+	t->sent += (uint64_t)n;
+	return (size_t)n;
+}
+
 /* CURLOPT_XFERINFOFUNCTION, called at least once a second: anything but 0 ends the transfer. */
 static int watch(void *context, int64_t total, int64_t done, int64_t upload_total, int64_t upload_done)
 {
-	(void)upload_total;
-	(void)upload_done;
 	struct transfer *t = context;
-	uint64_t received = done > 0 ? (uint64_t)done : 0;
+	uint64_t received = (done > 0 ? (uint64_t)done : 0) + (upload_done > 0 ? (uint64_t)upload_done : 0);
+	if (t->request->put) {
+		done = upload_done;
+		total = upload_total;
+	}
 	if (received > t->seen) {
 		t->seen = received;
 		t->last_byte = sp_clock_now();
@@ -133,7 +172,7 @@ static int watch(void *context, int64_t total, int64_t done, int64_t upload_tota
 	else if (t->seen && ms_since(t->last_byte) > t->request->stall_ms)
 		t->late = "the download stands still";
 	if (t->request->progress &&
-	    !t->request->progress(t->request->context, received, total > 0 ? (uint64_t)total : 0))
+	    !t->request->progress(t->request->context, done > 0 ? (uint64_t)done : 0, total > 0 ? (uint64_t)total : 0))
 		t->cancelled = true;
 	return t->late || t->cancelled;
 }
@@ -159,6 +198,16 @@ static void set_options(struct transfer *t, struct curl_slist *headers, char *me
 	curl.easy_setopt(t->easy, OPT_WRITEDATA, t);
 	if (headers)
 		curl.easy_setopt(t->easy, OPT_HTTPHEADER, headers);
+	if (r->post) {
+		curl.easy_setopt(t->easy, OPT_POST, 1L);
+		curl.easy_setopt(t->easy, OPT_POSTFIELDS, r->post);
+		curl.easy_setopt(t->easy, OPT_POSTFIELDSIZE_LARGE, (int64_t)r->post_size);
+	} else if (r->put) {
+		curl.easy_setopt(t->easy, OPT_UPLOAD, 1L);
+		curl.easy_setopt(t->easy, OPT_READFUNCTION, give_body);
+		curl.easy_setopt(t->easy, OPT_READDATA, t);
+		curl.easy_setopt(t->easy, OPT_INFILESIZE_LARGE, (int64_t)r->put_size);
+	}
 }
 
 /* Why a transfer ended early. */

@@ -38,7 +38,7 @@ void store_blobs_close(struct store_blobs *blobs)
 	blobs->folder = NULL;
 }
 
-static char *blob_path(const struct store_blobs *blobs, const char *sha256)
+char *store_blobs_path(const struct store_blobs *blobs, const char *sha256)
 {
 	char *path;
 	return asprintf(&path, "%s/%.2s/%s", blobs->folder, sha256, sha256) < 0 ? NULL : path;
@@ -70,7 +70,7 @@ static struct sp_error *publish(struct store_blobs *blobs, const char *folder, c
 
 struct sp_error *store_blobs_put(struct store_blobs *blobs, const char *sha256, const char *path)
 {
-	char *to = blob_path(blobs, sha256), *folder = to ? strdup(to) : NULL;
+	char *to = store_blobs_path(blobs, sha256), *folder = to ? strdup(to) : NULL;
 	struct sp_error *error = folder ? NULL : sp_error_no_memory();
 	if (!error) {
 		*strrchr(folder, '/') = 0;
@@ -84,7 +84,7 @@ struct sp_error *store_blobs_put(struct store_blobs *blobs, const char *sha256, 
 struct sp_error *store_blobs_open_blob(struct store_blobs *blobs, const char *sha256, int *ret, uint64_t *ret_size)
 {
 	struct stat st;
-	char *path = blob_path(blobs, sha256);
+	char *path = store_blobs_path(blobs, sha256);
 	if (!path)
 		return sp_error_no_memory();
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -104,7 +104,7 @@ struct sp_error *store_blobs_open_blob(struct store_blobs *blobs, const char *sh
 
 bool store_blobs_has(struct store_blobs *blobs, const char *sha256)
 {
-	char *path = blob_path(blobs, sha256);
+	char *path = store_blobs_path(blobs, sha256);
 	bool has = path && access(path, F_OK) == 0;
 	free(path);
 	return has;

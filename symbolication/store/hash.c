@@ -1,9 +1,11 @@
 /* SHA-256 by nettle, which uses the processor's instructions for it; loaded on first use. */
-#include "private.h"
+#include "hash.h"
 
 #include "common/library.h"
 
 #include <nettle/sha2.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #define FUNCTIONS(X) X(nettle_sha256_init) X(nettle_sha256_update) X(nettle_sha256_digest)

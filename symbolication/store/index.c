@@ -6,7 +6,6 @@
 #include "private.h"
 #include "sqlite.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,18 +298,16 @@ static int rank_of(const char *ns)
 static struct sp_error *put_artifact(struct connection *c, const struct sp_store_artifact *a, const char *build_id,
                                      bool *ret_new)
 {
-	char code_id[SPSYM_ID_MAX];
-	size_t i = 0;
-	for (; a->info.code_id[i]; i++)
-		code_id[i] = (char)tolower((unsigned char)a->info.code_id[i]);
-	code_id[i] = 0;
+	char debug_id[SPSYM_ID_MAX], code_id[SPSYM_ID_MAX];
+	store_plain_id(a->info.debug_id, debug_id);
+	store_plain_id(a->info.code_id, code_id);
 	sqlite3_stmt *s;
 	struct sp_error *error = prepare(c, PUT_ARTIFACT, &s);
 	if (error)
 		return error;
 	bind(s, 1, a->sha256);
 	bind(s, 2, build_id);
-	bind(s, 3, a->info.debug_id);
+	bind(s, 3, debug_id);
 	bind(s, 4, code_id);
 	bind(s, 5, a->name);
 	bind(s, 6, a->ns);

@@ -5,14 +5,9 @@
 #include "store.h"
 
 #include "common/file.h"
+#include "hash.h"
 
 #include <pthread.h>
-
-/* ---- Hashes (hash.c): nettle's SHA-256, loaded on first use ---- */
-
-struct sp_error *store_need_hash(void);
-/* Call store_need_hash() before. `ret` holds SP_STORE_SHA_SIZE chars. */
-void store_sha256(const void *bytes, size_t size, char *ret);
 
 /* ---- What a file is (derive.c) ---- */
 
@@ -47,6 +42,8 @@ void store_blobs_close(struct store_blobs *blobs);
 /* Makes a blob of a file that is whole and synced; durable when it returns. One that is there already stays. */
 struct sp_error *store_blobs_put(struct store_blobs *blobs, const char *sha256, const char *path);
 struct sp_error *store_blobs_open_blob(struct store_blobs *blobs, const char *sha256, int *ret, uint64_t *ret_size);
+/* NULL without memory; the caller frees it. */
+char *store_blobs_path(const struct store_blobs *blobs, const char *sha256);
 bool store_blobs_has(struct store_blobs *blobs, const char *sha256);
 /* Calls `visit` with every blob; removes those that it says false for. */
 struct sp_error *store_blobs_sweep(struct store_blobs *blobs, bool (*keep)(void *context, const char *sha256),
@@ -103,5 +100,7 @@ void store_step(const struct sp_store *store, const char *name);
 int64_t store_now(void); /* seconds since 1970 */
 /* The build ID of an ELF file's info; "" = none. */
 void store_build_id(const struct spsym_file_info *info, char *ret);
+/* An ID as it stands in the index: in lower case, cut to SPSYM_ID_MAX with the NUL. */
+void store_plain_id(const char *id, char *ret);
 
 #endif

@@ -165,6 +165,14 @@ static struct sp_error *check_claim(const struct sp_store_claim *claim)
 	return NULL;
 }
 
+static struct sp_error *check_kind(const struct sp_store_claim *claim, enum sp_store_kind kind)
+{
+	if (!claim->kinds || claim->kinds & 1u << kind)
+		return NULL;
+	return sp_error_create(SP_ERROR_PERMISSION, "%s is a file of the kind %s, which the token does not allow",
+	                       claim->name, sp_store_kind_name(kind));
+}
+
 static void fill(const struct sp_store_claim *claim, struct sp_store_artifact *ret)
 {
 	memcpy(ret->sha256, claim->sha256, sizeof(ret->sha256));
@@ -236,9 +244,11 @@ struct sp_error *sp_stage_publish(struct sp_stage *stage, const struct sp_store_
 	if (error && !is_hopeless(error))
 		return error;
 	if (!error)
+		error = check_kind(claim, facts.kind);
+	if (!error)
 		error = publish(stage, claim, &facts, ret, ret_new);
 	store_facts_deinit(&facts);
-	if (!error || is_hopeless(error))
+	if (!error || is_hopeless(error) || error->code == SP_ERROR_PERMISSION)
 		unlink(stage->path);
 	store_step(stage->store, "done");
 	return error;
@@ -265,6 +275,8 @@ struct sp_error *sp_store_adopt(struct sp_store *store, const struct sp_store_cl
 		sp_error_destroy(error);
 		return NULL;
 	}
+	if (!error)
+		error = check_kind(claim, artifact.kind);
 	if (error)
 		return error;
 	fill(claim, &artifact);

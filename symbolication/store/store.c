@@ -1,6 +1,7 @@
 /* The store: opening and repairing, look-ups, names. See store.h. */
 #include "private.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +28,15 @@ int64_t store_now(void)
 
 void store_build_id(const struct spsym_file_info *info, char *ret)
 {
-	snprintf(ret, SPSYM_ID_MAX, "%s", info->kind == SPSYM_KIND_ELF ? info->code_id : "");
+	store_plain_id(info->kind == SPSYM_KIND_ELF ? info->code_id : "", ret);
+}
+
+void store_plain_id(const char *id, char *ret)
+{
+	size_t length = 0;
+	for (; id[length] && length + 1 < SPSYM_ID_MAX; length++)
+		ret[length] = (char)tolower((unsigned char)id[length]);
+	ret[length] = 0;
 }
 
 const char *sp_store_kind_name(enum sp_store_kind kind)
@@ -54,8 +63,32 @@ bool sp_store_is_namespace(const char *text)
 		return true;
 	const char *name = !strncmp(text, "branch/", 7) ? text + 7 : !strncmp(text, "pr/", 3) ? text + 3 : "";
 	size_t length = strlen(text);
+	if (text[0] == 'p' && strchr(name, '/'))
+		return false;
 	return *name && *name != '/' && length < SP_STORE_NAME_SIZE && strspn(text, allowed) == length &&
 	       text[length - 1] != '/' && !strstr(text, "//") && !strstr(text, "..");
+}
+
+bool sp_store_plain_path(const char *path, char *ret)
+{
+	size_t length = 0;
+	if (path[0] != '/' || strlen(path) >= SP_STORE_PATH_SIZE)
+		return false;
+	while (*path) {
+		path += strspn(path, "/");
+		size_t part = strcspn(path, "/");
+		if (part == 2 && !memcmp(path, "..", 2)) {
+			while (length && ret[--length] != '/')
+				;
+		} else if (part && !(part == 1 && *path == '.')) {
+			ret[length++] = '/';
+			memcpy(ret + length, path, part);
+			length += part;
+		}
+		path += part;
+	}
+	ret[length] = 0;
+	return length;
 }
 
 /* ---- Opening ---- */
@@ -198,13 +231,26 @@ struct sp_error *sp_store_find(struct sp_store *store, const struct sp_store_que
 {
 	if (!query->build_id && !query->debug_id && query->want != SP_STORE_CODE)
 		return sp_error_create(SP_ERROR_USAGE, "a code ID leads to code only");
-	return store_index_find(store->index, query, ret);
+	char ids[3][SPSYM_ID_MAX];
+	struct sp_store_query plain = *query;
+	const char **fields[] = { &plain.build_id, &plain.debug_id, &plain.code_id };
+	for (size_t i = 0; i < 3; i++) {
+		if (!*fields[i])
+			continue;
+		store_plain_id(*fields[i], ids[i]);
+		*fields[i] = ids[i];
+	}
+	return store_index_find(store->index, &plain, ret);
 }
 
 struct sp_error *sp_store_find_source(struct sp_store *store, const char *build_id, const char *path, const char *ns,
                                       struct sp_store_artifact *ret)
 {
-	return store_index_find_source(store->index, build_id, path, ns, ret);
+	char plain[SP_STORE_PATH_SIZE], id[SPSYM_ID_MAX];
+	if (!sp_store_plain_path(path, plain))
+		return sp_error_create(SP_ERROR_NOT_FOUND, "that is no path of a source");
+	store_plain_id(build_id, id);
+	return store_index_find_source(store->index, id, plain, ns, ret);
 }
 
 struct sp_error *sp_store_find_section(struct sp_store *store, const char *sha256, const char *name,
@@ -216,6 +262,12 @@ struct sp_error *sp_store_find_section(struct sp_store *store, const char *sha25
 struct sp_error *sp_store_open_blob(struct sp_store *store, const char *sha256, int *ret, uint64_t *ret_size)
 {
 	return store_blobs_open_blob(&store->blobs, sha256, ret, ret_size);
+}
+
+struct sp_error *sp_store_blob_path(struct sp_store *store, const char *sha256, char **ret)
+{
+	*ret = store_blobs_path(&store->blobs, sha256);
+	return *ret ? NULL : sp_error_no_memory();
 }
 
 struct sp_error *sp_store_count(struct sp_store *store, struct sp_store_counts *ret)

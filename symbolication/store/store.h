@@ -73,9 +73,9 @@ enum sp_store_want {
 
 struct sp_store_query {
 	enum sp_store_want want;
-	const char *build_id; /* of an ELF file, lower case */
-	const char *debug_id; /* Breakpad form, upper case */
-	const char *code_id;  /* of a PE file, upper case */
+	const char *build_id; /* of an ELF file; the case of hex digits does not count, in none of the three */
+	const char *debug_id; /* Breakpad form */
+	const char *code_id;  /* of a PE file */
 	const char *name;     /* of two files with the same PE code ID that with this name goes first; may be NULL */
 	const char *ns;       /* a pr/ namespace to see besides the others; NULL = none */
 };
@@ -85,11 +85,17 @@ struct sp_error *sp_store_find(struct sp_store *store, const struct sp_store_que
 /* The source file of an absolute path that a build ID's debug information names. */
 struct sp_error *sp_store_find_source(struct sp_store *store, const char *build_id, const char *path, const char *ns,
                                       struct sp_store_artifact *ret);
+/* An absolute path without "//", "/./" and "/../": sources are stored and found by it. `ret` holds SP_STORE_PATH_SIZE
+ * chars; false when the path is too long or not absolute. */
+bool sp_store_plain_path(const char *path, char *ret);
 /* Where a section's bytes lie in an artifact's file, as its section table says (compressed ones as they are). */
 struct sp_error *sp_store_find_section(struct sp_store *store, const char *sha256, const char *name,
                                        uint64_t *ret_offset, uint64_t *ret_size);
 /* Opens a blob's bytes; the caller closes *ret. */
 struct sp_error *sp_store_open_blob(struct sp_store *store, const char *sha256, int *ret, uint64_t *ret_size);
+
+/* A path of this machine where the blob's bytes can be mapped as long as it is stored; the caller frees *ret. */
+struct sp_error *sp_store_blob_path(struct sp_store *store, const char *sha256, char **ret);
 
 /* ---- Uploads ---- */
 
@@ -99,6 +105,7 @@ struct sp_store_claim {
 	const char *name;     /* file name; for sources the absolute path that the debug information has */
 	const char *build_id; /* for sources, which they belong to: else NULL */
 	const char *ns, *token, *ref;
+	unsigned kinds; /* bits by enum sp_store_kind that are allowed; 0 = all. Others are SP_ERROR_PERMISSION */
 };
 
 /* Whether the store has the artifact of a claim already: nothing need be sent. */
@@ -158,7 +165,8 @@ bool sp_store_token_allows(const struct sp_store_token *token, const char *ns);
 /* ---- Names ---- */
 
 bool sp_store_is_sha256(const char *text);
-/* "release", "branch/NAME", "pr/NAME": letters, digits and "._-/" without empty parts or "..". */
+/* "release", "branch/NAME", "pr/NAME": letters, digits and "._-"; a branch's name may have slashes, too, but no empty
+ * parts and no "..". */
 bool sp_store_is_namespace(const char *text);
 
 /* ---- Numbers ---- */

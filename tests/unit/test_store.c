@@ -206,8 +206,8 @@ static void test_namespaces(void **state)
 	sp_store_close(store);
 
 	static const char *const good[] = { "release", "branch/a", "branch/a/b-c.d", "pr/12" };
-	static const char *const bad[] = { "",      "branch",    "branch/", "pr/",    "pr//x",   "pr/a/",
-		                           "pr/..", "release/x", "x",       "pr/a b", "branch//" };
+	static const char *const bad[] = { "",       "branch", "branch/",   "pr/", "pr//x",  "pr/a/",
+		                           "pr/a/b", "pr/..",  "release/x", "x",   "pr/a b", "branch//" };
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
 		assert_true(sp_store_is_namespace(good[i]));
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
@@ -258,6 +258,30 @@ static void test_sources(void **state)
 	made = put(store, "release", "x", self.bytes, self.size);
 	assert_true(find(store, SP_STORE_DEBUG, made.info.code_id, NULL, &found));
 	sp_store_close(store);
+}
+
+static void test_paths(void **state)
+{
+	(void)state;
+	static const char *const cases[][2] = { { "/a/b.c", "/a/b.c" },       { "//a//b.c", "/a/b.c" },
+		                                { "/a/./b.c", "/a/b.c" },     { "/a/x/../b.c", "/a/b.c" },
+		                                { "/../../a", "/a" },         { "/a/..b/.c", "/a/..b/.c" },
+		                                { "/x/y/../../a/b", "/a/b" }, { "/a/b/", "/a/b" } };
+	char plain[SP_STORE_PATH_SIZE], text[SP_STORE_PATH_SIZE + 2];
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		assert_true(sp_store_plain_path(cases[i][0], plain));
+		assert_string_equal(plain, cases[i][1]);
+	}
+	memset(text, 'a', sizeof(text));
+	text[0] = '/';
+	text[SP_STORE_PATH_SIZE - 1] = 0;
+	assert_true(sp_store_plain_path(text, plain));
+	text[SP_STORE_PATH_SIZE - 1] = 'a';
+	text[SP_STORE_PATH_SIZE] = 0;
+	assert_false(sp_store_plain_path(text, plain));
+	assert_false(sp_store_plain_path("a/b", plain));
+	assert_false(sp_store_plain_path("/..", plain));
+	assert_false(sp_store_plain_path("", plain));
 }
 
 static void test_refusals(void **state)
@@ -509,6 +533,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_objects, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_namespaces, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sources, setup, teardown),
+		cmocka_unit_test(test_paths),
 		cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_tokens, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_killed_while_publishing, setup, teardown),
