@@ -82,17 +82,81 @@ static struct sp_error *take_engine(const struct sp_parsed *parsed, enum spsym_e
 	return NULL;
 }
 
+/* Adds "separator text" to a text; NULL and "" add nothing. */
+static struct sp_error *append(struct sp_buffer *text, const char *separator, const char *more, size_t length)
+{
+	if (!more || !length)
+		return NULL;
+	struct sp_error *error = text->size ? sp_buffer_write(text, separator, strlen(separator)) : NULL;
+	return error ? error : sp_buffer_write(text, more, length);
+}
+
+/* Puts the servers of sp (`servers`, separated by blanks) before what is asked otherwise: the other values of
+ * `separator`, or where there are none the environment's. The caller frees *ret. */
+static struct sp_error *put_before(const char *servers, const char *separator, const char *others,
+                                   const char *const *environment, char **ret)
+{
+	struct sp_buffer text = { 0 };
+	struct sp_error *error = NULL;
+	for (const char *at = servers + strspn(servers, " "); *at && !error; at += strspn(at, " ")) {
+		size_t length = strcspn(at, " ");
+		error = append(&text, separator, at, length);
+		at += length;
+	}
+	if (!error && others)
+		error = append(&text, separator, others, strlen(others));
+	for (; !others && *environment && !error; environment++) {
+		const char *value = getenv(*environment);
+		error = append(&text, separator, value, value ? strlen(value) : 0);
+	}
+	if (!error)
+		error = sp_buffer_write(&text, "", 1);
+	if (error)
+		free(text.bytes);
+	else
+		*ret = text.bytes;
+	return error;
+}
+
+/* Servers of sp serve speak both protocols. Takes over *debuginfod (NULL = none), sets it and *ret_path. */
+static struct sp_error *add_symbol_servers(const struct sp_parsed *parsed, char **debuginfod, char **ret_path)
+{
+	static const char *const debuginfod_variables[] = { "DEBUGINFOD_URLS", NULL };
+	static const char *const path_variables[] = { "_NT_SYMBOL_PATH", "_NT_ALT_SYMBOL_PATH", NULL };
+	char *given = NULL, *urls = NULL;
+	struct sp_error *error = join_values(parsed, "symbol-server", &given);
+	const char *servers = given ? given : getenv("SP_SYMBOL_SERVER");
+	if (error || !servers || !*servers) {
+		free(given);
+		return error;
+	}
+	error = put_before(servers, " ", *debuginfod, debuginfod_variables, &urls);
+	if (!error)
+		error = put_before(servers, ";", sp_option_value(parsed, "symbol-path"), path_variables, ret_path);
+	free(given);
+	if (error) {
+		free(urls);
+		return error;
+	}
+	free(*debuginfod);
+	*debuginfod = urls;
+	return NULL;
+}
+
 struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, bool stays, spsym_context **ret)
 {
-	char *cache = NULL, *servers = NULL, *windows_servers = NULL;
+	char *cache = NULL, *servers = NULL, *windows_servers = NULL, *symbol_path = NULL;
 	struct spsym_options options = { .offline = sp_option_given(parsed, "offline"), .no_background = !stays };
 	struct sp_error *error = take_engine(parsed, &options.engine);
 	if (!error)
 		error = join_values(parsed, "debuginfod", &servers);
 	if (!error)
 		error = join_values(parsed, "windows-symbol-server", &windows_servers);
+	if (!error)
+		error = add_symbol_servers(parsed, &servers, &symbol_path);
 	if (error) {
 		free(servers);
+		free(windows_servers);
 		return error;
 	}
 	/* Without a cache folder kept files are not found; everything else works. */
@@ -101,13 +165,14 @@ struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, bool stays, spsy
 	options.symbol_folders = folders;
 	options.cache_folder = cache;
 	options.debuginfod_urls = servers;
-	options.symbol_path = sp_option_value(parsed, "symbol-path");
+	options.symbol_path = symbol_path ? symbol_path : sp_option_value(parsed, "symbol-path");
 	options.windows_symbol_servers = windows_servers;
 	options.windows_symbol_cache = sp_option_value(parsed, "windows-symbol-cache");
 	error = folders ? spsym_context_create(&options, ret) : sp_error_no_memory();
 	free(folders);
 	free(servers);
 	free(windows_servers);
+	free(symbol_path);
 	free(cache);
 	return error;
 }

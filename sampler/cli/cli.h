@@ -15,6 +15,7 @@ int sp_cmd_filter(int argc, char **argv);
 int sp_cmd_load(int argc, char **argv);
 int sp_cmd_serve(int argc, char **argv);
 int sp_cmd_setup(int argc, char **argv);
+int sp_cmd_upload(int argc, char **argv);
 int sp_cmd_symbolicate(int argc, char **argv);
 int sp_cmd_symbols(int argc, char **argv);
 

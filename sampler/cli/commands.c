@@ -23,11 +23,17 @@
 /* Where symbols come from. */
 #define SYMBOL_OPTIONS                                                                                               \
 	{ 0,                                                                                                         \
-	  "symbol-dir",                                                                                              \
-	  "DIR",                                                                                                     \
+	  "symbol-server",                                                                                           \
+	  "URL",                                                                                                     \
 	  SP_OPTION_LIST,                                                                                            \
-	  "Folder with symbol files: flat, by build ID, or in Breakpad's layout; may be given again",                \
-	  SP_COMPLETE_FOLDER },                                                                                      \
+	  "Server of sp serve, asked before all others, instead of $SP_SYMBOL_SERVER; may be given again",           \
+	  SP_COMPLETE_NONE },                                                                                        \
+	    { 0,                                                                                                     \
+	      "symbol-dir",                                                                                          \
+	      "DIR",                                                                                                 \
+	      SP_OPTION_LIST,                                                                                        \
+	      "Folder with symbol files: flat, by build ID, or in Breakpad's layout; may be given again",            \
+	      SP_COMPLETE_FOLDER },                                                                                  \
 	    { 0,                                                                                                     \
 	      "debuginfod",                                                                                          \
 	      "URL",                                                                                                 \
@@ -171,6 +177,17 @@ static const struct sp_option serve_options[] = {
 	OPTION_VALUE(0, "label", "TEXT", "token create: a note for the list"),
 };
 
+static const struct sp_option upload_options[] = {
+	OPTION_VALUE(0, "server", "URL", "The symbol server"),
+	OPTION_VALUE(0, "namespace", "NS", "Where the files belong: release, branch/NAME or pr/NAME"),
+	OPTION_VALUE(0, "ref", "REF", "Build or commit, to be noted with the files"),
+	OPTION_FLAG(0, "sources",
+	            "Send the source files that debug information names and that are on this machine, too"),
+	OPTION_VALUE(0, "auth", "HOW", "Where the token is: env:NAME or file:PATH; default env:SP_UPLOAD_TOKEN"),
+	OPTION_FLAG(0, "json", "Report on each file, as JSON on stdout"),
+	OPTION_FLAG('v', "verbose", "Say more about what is done and why"),
+};
+
 static const struct sp_option setup_options[] = {
 	OPTION_FLAG(0, "sysctl", "Let all programs of all users sample, by a file in /etc/sysctl.d"),
 	OPTION_FLAG(0, "undo", "Take back what sp setup gave, and restore the settings that were before"),
@@ -302,6 +319,21 @@ const struct sp_command sp_commands[] = {
 	    .operand_completion = SP_COMPLETE_FOLDER,
 	},
 	{
+	    .name = "upload",
+	    .usage = "FILE|FOLDER...",
+	    .summary = "Send binaries, debug files and sources to a symbol server",
+	    .description = "Finds ELF, PE, PDB and Breakpad files by content in the folders given, asks the server "
+	                   "which it lacks, and "
+	                   "sends those. A broken transfer goes on where it ended; the server gets up to eight "
+	                   "tries.\n\nThe status is 0 "
+	                   "when everything is on the server, also when it was there before, else 1. Files that "
+	                   "nothing could find (without "
+	                   "a build ID) are left out of folders and refused when they are named.",
+	    .options = upload_options,
+	    .option_count = COUNT(upload_options),
+	    .operand_completion = SP_COMPLETE_FILE,
+	},
+	{
 	    .name = "setup",
 	    .usage = "",
 	    .summary = "Let ordinary users record (run it with sudo)",
@@ -340,6 +372,8 @@ const size_t sp_exit_code_count = COUNT(sp_exit_codes);
 
 const struct sp_documented sp_environment[] = {
 	{ "PROFILER_URL", "front-end to open profiles in; --profiler-url goes before it" },
+	{ "SP_SYMBOL_SERVER", "servers of sp serve, separated by blanks; --symbol-server goes before it" },
+	{ "SP_UPLOAD_TOKEN", "token for sp upload" },
 	{ "BROWSER", "command that opens a URL, instead of the desktop's opener" },
 	{ "SP_CACHE_DIR", "where sp keeps what will not exist later (vdso, kernel symbols, deleted files); default "
 	                  "$XDG_CACHE_HOME/sp, else ~/.cache/sp" },

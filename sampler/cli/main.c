@@ -12,7 +12,7 @@ static const struct {
 } runners[] = {
 	{ "record", sp_cmd_record },   { "load", sp_cmd_load },   { "import", sp_cmd_import },
 	{ "filter", sp_cmd_filter },   { "setup", sp_cmd_setup }, { "symbolicate", sp_cmd_symbolicate },
-	{ "symbols", sp_cmd_symbols }, { "serve", sp_cmd_serve },
+	{ "symbols", sp_cmd_symbols }, { "serve", sp_cmd_serve }, { "upload", sp_cmd_upload },
 };
 
 static int help(int argc, char **argv)

@@ -255,6 +255,11 @@ bool spsym_module_is_downloaded(const spsym_module *module);
  * in the cache; the caller frees *ret with free(). */
 spsym_error *spsym_module_fetch_source(spsym_module *module, const char *file, char **ret);
 
+/* Calls `emit` with the path of every source file that the module's debug information has code of, as it spells it,
+ * until it says false. Makes the module's index unless there is one. SP_ERROR_UNSUPPORTED: there is no debug
+ * information. */
+spsym_error *spsym_module_sources(spsym_module *module, bool (*emit)(void *context, const char *path), void *context);
+
 /* ---- Files ---- */
 
 /* Identifies a file of any known kind. */
