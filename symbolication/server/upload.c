@@ -219,8 +219,9 @@ void server_upload(struct sp_server *server, const struct server_request *reques
 		reply_stored(&artifact, is_new, reply);
 		return;
 	}
+	bool taken_over = error->code == SP_ERROR_PERMISSION && sp_stage_is_lost(upload->stage);
 	sp_log(server->options.log, SP_LOG_DEBUG, "upload refused: %s", error->message);
-	server_error(reply, status_of(error), error);
+	server_error(reply, taken_over ? 409 : status_of(error), error);
 }
 
 /* ---- What is needed ---- */

@@ -6,13 +6,18 @@
  * blob without rows, which is removed when the store is opened. */
 #include "private.h"
 
+#include "common/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define SILENCE_NS ((uint64_t)2000000000)
 
 struct sp_stage {
 	struct sp_stage *next; /* all open ones */
@@ -21,6 +26,9 @@ struct sp_stage {
 	char *path; /* owned; tells one upload from another */
 	int fd;
 	uint64_t size;
+	uint64_t last_write; /* sp_clock_now() */
+	atomic_bool lost;    /* another one took over; what this one still does counts for nothing */
+	bool publishing;     /* under the lock of the list */
 };
 
 static char *stage_path(const struct sp_store *store, const char *token, const char *sha256)
@@ -32,14 +40,21 @@ static char *stage_path(const struct sp_store *store, const char *token, const c
 	return asprintf(&path, "%s/%s-%s", store->staging, sha256, token) < 0 ? NULL : path;
 }
 
-/* One writer an upload. */
+/* One writer an upload; one that has been silent for a while loses it to the next. Should both write for a moment, the
+ * hash tells. */
 static bool enter(struct sp_stage *stage)
 {
 	struct sp_store *store = stage->store;
 	bool free_now = true;
+	stage->last_write = sp_clock_now();
 	pthread_mutex_lock(&store->stages_lock);
-	for (struct sp_stage *other = store->stages; other && free_now; other = other->next)
-		free_now = strcmp(other->path, stage->path) != 0;
+	for (struct sp_stage *other = store->stages; other && free_now; other = other->next) {
+		if (atomic_load(&other->lost) || strcmp(other->path, stage->path) != 0)
+			continue;
+		free_now = !other->publishing && stage->last_write - other->last_write > SILENCE_NS;
+		if (free_now)
+			atomic_store(&other->lost, true);
+	}
 	if (free_now) {
 		stage->next = store->stages;
 		store->stages = stage;
@@ -118,6 +133,11 @@ void sp_stage_close(struct sp_stage *stage)
 	free(stage);
 }
 
+static struct sp_error *lost_error(void)
+{
+	return sp_error_create(SP_ERROR_PERMISSION, "another one went on with this upload");
+}
+
 struct sp_error *sp_stage_restart(struct sp_stage *stage)
 {
 	if (ftruncate(stage->fd, 0) != 0)
@@ -129,6 +149,11 @@ struct sp_error *sp_stage_restart(struct sp_stage *stage)
 struct sp_error *sp_stage_write(struct sp_stage *stage, const void *bytes, size_t size)
 {
 	const char *at = bytes;
+	pthread_mutex_lock(&stage->store->stages_lock);
+	stage->last_write = sp_clock_now();
+	pthread_mutex_unlock(&stage->store->stages_lock);
+	if (atomic_load(&stage->lost))
+		return lost_error();
 	while (size) {
 		ssize_t n = pwrite(stage->fd, at, size, (off_t)stage->size);
 		if (n < 0 && errno == EINTR)
@@ -140,6 +165,11 @@ struct sp_error *sp_stage_write(struct sp_stage *stage, const void *bytes, size_
 		stage->size += (uint64_t)n;
 	}
 	return NULL;
+}
+
+bool sp_stage_is_lost(const struct sp_stage *stage)
+{
+	return atomic_load(&stage->lost);
 }
 
 uint64_t sp_stage_size(const struct sp_stage *stage)
@@ -235,6 +265,12 @@ struct sp_error *sp_stage_publish(struct sp_stage *stage, const struct sp_store_
 {
 	struct store_facts facts = { 0 };
 	store_step(stage->store, "sync file");
+	pthread_mutex_lock(&stage->store->stages_lock);
+	bool lost = atomic_load(&stage->lost);
+	stage->publishing = !lost;
+	pthread_mutex_unlock(&stage->store->stages_lock);
+	if (lost)
+		return lost_error();
 	struct sp_error *error = check_claim(claim);
 	if (!error && fsync(stage->fd) != 0)
 		error = sp_error_from_errno(errno, "%s", stage->path);

@@ -115,13 +115,16 @@ struct sp_error *sp_store_has(struct sp_store *store, const struct sp_store_clai
 struct sp_error *sp_store_adopt(struct sp_store *store, const struct sp_store_claim *claim, bool *ret_done);
 
 /* A file on its way in. One writer a (token, SHA-256) at a time: SP_ERROR_PERMISSION while another one sends. What
- * arrived stays when it breaks off: the next one goes on from *ret_offset. */
+ * arrived stays when it breaks off: the next one goes on from *ret_offset. A writer that was silent for two seconds
+ * loses its place to a new one, and its further calls fail with SP_ERROR_PERMISSION. */
 struct sp_stage;
 struct sp_error *sp_stage_open(struct sp_store *store, const char *token, const char *sha256, struct sp_stage **ret,
                                uint64_t *ret_offset);
 /* Forgets what arrived. */
 struct sp_error *sp_stage_restart(struct sp_stage *stage);
 struct sp_error *sp_stage_write(struct sp_stage *stage, const void *bytes, size_t size);
+/* Whether another writer took over. */
+bool sp_stage_is_lost(const struct sp_stage *stage);
 uint64_t sp_stage_size(const struct sp_stage *stage);
 void sp_stage_close(struct sp_stage *stage);
 /* Checks the bytes against the claim, derives what they are, and publishes them: when this returns without error they

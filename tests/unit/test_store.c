@@ -329,6 +329,32 @@ static void test_refusals(void **state)
 	assert_int_equal(offset, 3);
 	assert_null(sp_stage_restart(stage));
 	sp_stage_close(stage);
+	/* Who is silent loses it, and cannot spoil what the next one makes of it. */
+	const char *whole = sha_of(self.bytes, self.size);
+	char sha256[SP_STORE_SHA_SIZE];
+	strcpy(sha256, whole);
+	claim = (struct sp_store_claim){ .sha256 = sha256, .name = "x", .ns = "release", .token = "t" };
+	assert_null(sp_stage_open(store, "t", sha256, &stage, &offset));
+	assert_null(sp_stage_write(stage, self.bytes, 1000));
+	usleep(2100000);
+	assert_null(sp_stage_open(store, "t", sha256, &second, &offset));
+	assert_int_equal(offset, 1000);
+	error = sp_stage_write(stage, "x", 1);
+	assert_non_null(error);
+	assert_int_equal(error->code, SP_ERROR_PERMISSION);
+	sp_error_destroy(error);
+	struct sp_store_artifact artifact;
+	bool is_new;
+	error = sp_stage_publish(stage, &claim, &artifact, &is_new);
+	assert_non_null(error);
+	assert_true(sp_stage_is_lost(stage));
+	sp_error_destroy(error);
+	sp_stage_close(stage);
+	assert_null(sp_stage_write(second, self.bytes + 1000, self.size - 1000));
+	assert_null(sp_stage_publish(second, &claim, &artifact, &is_new));
+	assert_true(is_new);
+	sp_stage_close(second);
+	check_blob(store, &artifact);
 	/* One process a store. */
 	struct sp_store *other;
 	const struct sp_store_options options = { .folder = folder };
