@@ -89,8 +89,9 @@ struct sp_error *store_blobs_open_blob(struct store_blobs *blobs, const char *sh
 		return sp_error_no_memory();
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	struct sp_error *error = NULL;
+	/* A row says that it is there: what is wrong is the store, and not the question. */
 	if (fd < 0 || fstat(fd, &st) != 0)
-		error = sp_error_from_errno(errno, "%s", path);
+		error = sp_error_create(SP_ERROR_SYSTEM, "%s: %s", path, strerror(errno));
 	free(path);
 	if (error) {
 		if (fd >= 0)

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -108,6 +109,44 @@ class Files(support.TestCase):
         )
         self.assertRegex(result.out, r'Line \d+ of ".*/program.c" starts at address \S+ <work>', result)
         self.assertIn("volatile int y = twice(x);", result.out, result)
+
+    @support.needs("debuginfod-find")
+    def test_trouble_is_no_miss(self):
+        """debuginfod's client remembers errors as misses, for ten minutes: it must not be told of the server's own."""
+        env = {"DEBUGINFOD_URLS": self.server.url, "DEBUGINFOD_CACHE_PATH": self.folder / "client"}
+        blobs = self.server.folder / "blobs"
+        blobs.rename(self.server.folder / "away")
+        for _ in range(2):
+            self.assertNotEqual(support.run("debuginfod-find", "debuginfo", self.build_id, env=env).status, 0)
+        (self.server.folder / "away").rename(blobs)
+        found = support.run("debuginfod-find", "debuginfo", self.build_id, env=env)
+        self.assertEqual(found.status, 0, found)
+        statuses = {json.loads(line)["status"] for line in self.server.log if "/buildid/" in line}
+        self.assertEqual(statuses, {0, 200})
+
+    def find_line(self, *command):
+        """Runs a symbolizer on the stripped program alone, with nothing else at hand, at the start of work()."""
+        lines = self.sp_ok("symbols", "list", "--json", self.debug).out.splitlines()
+        address = next(row["address"] for row in map(json.loads, lines) if row["name"] == "work")
+        alone = self.folder / "alone"
+        alone.mkdir()
+        (alone / "program").write_bytes(self.program.read_bytes())
+        self.debug.rename(self.folder / "hidden")
+        env = {"DEBUGINFOD_URLS": self.server.url, "DEBUGINFOD_CACHE_PATH": self.folder / "client", "HOME": alone}
+        result = support.run(*command, address, env=env, cwd=alone)
+        self.assertIn("work", result.out, result)
+        self.assertRegex(result.out, r"program\.c:\d+", result)
+
+    @support.needs("eu-addr2line", "debuginfod-find")
+    def test_elfutils_finds_lines(self):
+        self.find_line("eu-addr2line", "-i", "-f", "-e", "program")
+
+    @support.needs("llvm-symbolizer", "ldd")
+    def test_llvm_symbolizer_finds_lines(self):
+        tool = os.path.realpath(shutil.which("llvm-symbolizer"))
+        if "libcurl" not in support.run("ldd", tool).out:
+            self.skipTest("llvm-symbolizer was built without debuginfod")
+        self.find_line(tool, "--obj=program")
 
     def test_symbol_store_paths(self):
         code, sym = self.build_id, self.build_id.upper()
