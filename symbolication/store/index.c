@@ -77,11 +77,11 @@ enum statement {
 	STATEMENTS
 };
 
-#define FINDS(at, condition)                                                                                \
-	[at + SP_STORE_DEBUG] = "SELECT " COLUMNS condition WANT_DEBUG VISIBLE BY_QUALITY,                  \
-	      [at + SP_STORE_CODE] = "SELECT " COLUMNS condition WANT_CODE VISIBLE BY_QUALITY,              \
-	      [at + SP_STORE_BREAKPAD_TEXT] = "SELECT " COLUMNS condition WANT_BREAKPAD VISIBLE BY_QUALITY, \
-	      [at + SP_STORE_NAMES] = "SELECT " COLUMNS condition WANT_NAMES VISIBLE BY_QUALITY
+#define FINDS(at, condition)                                                                                    \
+	[(at) + SP_STORE_DEBUG] = "SELECT " COLUMNS condition WANT_DEBUG VISIBLE BY_QUALITY,                    \
+	        [(at) + SP_STORE_CODE] = "SELECT " COLUMNS condition WANT_CODE VISIBLE BY_QUALITY,              \
+	        [(at) + SP_STORE_BREAKPAD_TEXT] = "SELECT " COLUMNS condition WANT_BREAKPAD VISIBLE BY_QUALITY, \
+	        [(at) + SP_STORE_NAMES] = "SELECT " COLUMNS condition WANT_NAMES VISIBLE BY_QUALITY
 
 /* clang-format off */
 static const char *const texts[STATEMENTS] = {
