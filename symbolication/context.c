@@ -358,7 +358,7 @@ struct sp_error *spsym_module_open_path(struct spsym_context *context, const cha
 	size_t size = 0;
 	if (file->object) {
 		sp_object_file_identity(file->object, &device, &inode, &mtime);
-		sp_object_file_bytes(file->object, &size);
+		size = sp_object_file_size(file->object);
 	}
 	struct spsym_identity identity = identity_of(file);
 	size_t length = strlen(path) + 100;
@@ -377,6 +377,17 @@ struct sp_error *spsym_module_open_fd(struct spsym_context *context, int fd, con
 {
 	struct sp_symbol_file *file;
 	struct sp_error *error = sp_symbol_file_open_fd(fd, name, &file);
+	if (error)
+		return error;
+	struct spsym_identity identity = identity_of(file);
+	return load_alone(context, &identity, file, ret);
+}
+
+struct sp_error *spsym_module_open_reader(struct spsym_context *context, const struct spsym_reader *reader,
+                                          const char *name, struct spsym_module **ret)
+{
+	struct sp_symbol_file *file;
+	struct sp_error *error = sp_symbol_file_open_reader(reader, name, &file);
 	if (error)
 		return error;
 	struct spsym_identity identity = identity_of(file);

@@ -393,19 +393,35 @@ const struct spsym_file_info *spsym_module_info(const struct spsym_module *modul
 	return &module->info;
 }
 
-static struct sp_error *describe_file(struct sp_buffer *out, const char *role, const struct sp_symbol_file *file)
+static struct sp_error *write_strings(struct sp_buffer *out, const char *const *strings)
 {
-	char *line = NULL;
-	if (file) {
-		size_t size = strlen(role) + strlen(file->path) + strlen(file->info.debug_id) + 16;
-		line = malloc(size);
-		if (!line)
-			return sp_error_no_memory();
-		snprintf(line, size, "%s: %s%s%s\n", role, file->path, file->info.debug_id[0] ? " ID " : "",
-		         file->info.debug_id);
+	struct sp_error *error = NULL;
+	for (; *strings && !error; strings++)
+		error = sp_buffer_write(out, *strings, strlen(*strings));
+	return error;
+}
+
+/* A file, and what is odd about it. */
+static struct sp_error *describe_file(struct sp_buffer *out, const char *role, const struct sp_symbol_file *file,
+                                      bool described)
+{
+	if (!file)
+		return NULL;
+	const char *const line[] = { role, ": ", file->path, file->info.debug_id[0] ? " ID " : "", file->info.debug_id,
+		                     "\n", NULL };
+	struct sp_error *error = write_strings(out, line);
+	if (error || described)
+		return error;
+	const char *note = file->object ? sp_object_note(file->object) : NULL;
+	const char *const note_line[] = { file->path, ": ", note, "\n", NULL };
+	if (!error && note)
+		error = write_strings(out, note_line);
+	struct sp_error *unread = file->object ? sp_object_read_failure(file->object) : NULL;
+	if (!error && unread) {
+		const char *const unread_line[] = { unread->message, "\n", NULL };
+		error = write_strings(out, unread_line);
 	}
-	struct sp_error *error = line ? sp_buffer_write(out, line, strlen(line)) : NULL;
-	free(line);
+	sp_error_destroy(unread);
 	return error;
 }
 
@@ -413,13 +429,13 @@ static struct sp_error *describe_file(struct sp_buffer *out, const char *role, c
 static struct sp_error *make_explanation(const struct sp_found *found, char **ret)
 {
 	struct sp_buffer out = { 0 };
-	struct sp_error *error = describe_file(&out, "binary", found->binary);
+	struct sp_error *error = describe_file(&out, "binary", found->binary, found->binary == found->debug);
 	if (!error)
-		error = describe_file(&out, "symbols from", found->debug);
+		error = describe_file(&out, "symbols from", found->debug, false);
 	if (!error)
-		error = describe_file(&out, "shared debug information", found->supplementary);
+		error = describe_file(&out, "shared debug information", found->supplementary, false);
 	if (!error)
-		error = describe_file(&out, "split debug information", found->package);
+		error = describe_file(&out, "split debug information", found->package, false);
 	if (!error && found->trace.size)
 		error = sp_buffer_write(&out, found->trace.bytes, found->trace.size);
 	if (!error)

@@ -94,7 +94,7 @@ static bool describe(struct sp_buffer *key, const char *role, const struct sp_sy
 		size = file->map.size;
 	} else if (file->object) {
 		sp_object_file_identity(file->object, &device, &inode, &mtime);
-		sp_object_file_bytes(file->object, &size);
+		size = sp_object_file_size(file->object);
 	}
 	if (!inode && !mtime)
 		return false;

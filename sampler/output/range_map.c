@@ -171,18 +171,6 @@ bool sp_range_map_remove(struct sp_range_map *map, uint64_t start, uint64_t end,
 	return true;
 }
 
-bool sp_range_map_copy(struct sp_range_map *ret, const struct sp_range_map *from)
-{
-	*ret = (struct sp_range_map){ .root = from->root, .free = from->free };
-	if (!from->nodes.count)
-		return true;
-	if (!sp_vector_reserve(&ret->nodes, from->nodes.count))
-		return false;
-	memcpy(ret->nodes.items, from->nodes.items, from->nodes.count * sizeof(*from->nodes.items));
-	ret->nodes.count = from->nodes.count;
-	return true;
-}
-
 void sp_range_map_deinit(struct sp_range_map *map)
 {
 	sp_vector_deinit(&map->nodes);

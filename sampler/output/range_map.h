@@ -43,7 +43,6 @@ struct sp_range *sp_range_map_find(const struct sp_range_map *map, uint64_t addr
 bool sp_range_map_put(struct sp_range_map *map, const struct sp_range *range, bool *ret_used);
 /* Takes out what lies in [start, end). */
 bool sp_range_map_remove(struct sp_range_map *map, uint64_t start, uint64_t end, bool *ret_used);
-bool sp_range_map_copy(struct sp_range_map *ret, const struct sp_range_map *from);
 void sp_range_map_deinit(struct sp_range_map *map);
 
 #endif

@@ -123,6 +123,22 @@ spsym_error *spsym_module_open_path(spsym_context *context, const char *path, sp
 spsym_error *spsym_module_open_fd(spsym_context *context, int fd, const char *name, spsym_module **ret);
 spsym_error *spsym_module_open_bytes(spsym_context *context, const void *bytes, size_t size, const char *name,
                                      spsym_module **ret);
+
+/* A file that is somewhere else: on a server, in a container, in another process. */
+struct spsym_reader {
+	uint64_t size; /* of the file, in bytes */
+	/* Reads `size` bytes at `offset`, which are inside of the file; false = it cannot. Called by one thread at a
+	 * time, of those that use the module; it waits for the answer. */
+	bool (*read)(void *context, uint64_t offset, void *buffer, size_t size);
+	void (*close)(void *context); /* called once, when nothing is read any more; may be NULL */
+	void *context;
+};
+/* As open_path for a reader, which is closed at release, or when this fails. Of an ELF file only what is asked for is
+ * read: headers at first, then the sections that answers come from (symbols alone need the symbol table), each section
+ * once and whole, code by the page. What is read stays in memory. Files of other kinds are read whole when their first
+ * 4096 bytes are of a known kind; SP_ERROR_LIMIT when they have more than 4 GiB. No index of it is saved. */
+spsym_error *spsym_module_open_reader(spsym_context *context, const struct spsym_reader *reader, const char *name,
+                                      spsym_module **ret);
 void spsym_module_release(spsym_module *module);
 
 const struct spsym_file_info *spsym_module_info(const spsym_module *module);

@@ -241,11 +241,6 @@ size_t sp_index_memory(const struct sp_index *index)
 	return sizeof(*index) + index->chunk_count + (index->owned ? index->size : 0);
 }
 
-bool sp_index_has_code(const struct sp_index *index)
-{
-	return index->header.segments;
-}
-
 uint32_t sp_index_name_count(const struct sp_index *index)
 {
 	return index->header.names;

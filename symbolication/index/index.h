@@ -31,8 +31,6 @@ const void *sp_index_bytes(const struct sp_index *index, size_t *ret_size);
 const char *sp_index_key(const struct sp_index *index);
 /* Bytes of memory, without those of a mapping. */
 size_t sp_index_memory(const struct sp_index *index);
-/* Whether anything but the symbol table is in it. */
-bool sp_index_has_code(const struct sp_index *index);
 uint32_t sp_index_name_count(const struct sp_index *index); /* names are 1 ... count */
 uint32_t sp_index_file_count(const struct sp_index *index);
 

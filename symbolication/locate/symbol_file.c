@@ -10,6 +10,9 @@
 
 /* The largest file that may come out of a compressed one. */
 #define UNPACKED_LIMIT ((size_t)1 << 30)
+/* The largest file that is read whole, and what its kind is told by. */
+#define READ_LIMIT (UINT64_C(4) << 30)
+#define FIRST_BYTES ((size_t)4096)
 
 static bool packed_kind(const uint8_t *bytes, size_t size, enum sp_compression *ret)
 {
@@ -39,6 +42,7 @@ void sp_symbol_file_destroy(struct sp_symbol_file *file)
 	if (file->map.bytes)
 		sp_file_unmap(&file->map);
 	free(file->unpacked);
+	sp_source_destroy(file->source);
 	free(file->path);
 	free(file);
 }
@@ -202,6 +206,52 @@ static struct sp_error *open_map(struct sp_file_map *map, const char *path, stru
 	}
 	error = sp_object_open_scattered(map, path, &object);
 	return error ? error : wrap_object(object, path, ret);
+}
+
+/* Whether the first bytes of a file say that it is of a kind which is read whole. */
+static bool is_read_whole(const uint8_t *bytes, size_t size)
+{
+	enum sp_compression kind;
+	return packed_kind(bytes, size, &kind) || sp_cabinet_probe(bytes, size) || sp_kallsyms_probe(bytes, size) ||
+	       is_symbols(bytes, size) || (size >= 2 && bytes[0] == 'M' && bytes[1] == 'Z');
+}
+
+static struct sp_error *read_first(struct sp_source *source, const char *name)
+{
+	size_t size;
+	const uint8_t *bytes = sp_source_bytes(source, &size);
+	struct sp_error *error = sp_source_need(source, 0, FIRST_BYTES);
+	if (error || !is_read_whole(bytes, size < FIRST_BYTES ? size : FIRST_BYTES))
+		return error;
+	return size > READ_LIMIT ? sp_error_create(SP_ERROR_LIMIT, "%s: %zu bytes are too many to read", name, size)
+	                         : sp_source_need(source, 0, size);
+}
+
+struct sp_error *sp_symbol_file_open_reader(const struct spsym_reader *reader, const char *name,
+                                            struct sp_symbol_file **ret)
+{
+	struct sp_source *source;
+	struct sp_object *object;
+	size_t size;
+	struct sp_error *error = sp_source_create(reader, name, &source);
+	if (error)
+		return error;
+	error = read_first(source, name);
+	const uint8_t *bytes = sp_source_bytes(source, &size);
+	if (error || open_other(bytes, size, name, ret, &error)) {
+		sp_source_destroy(source);
+		return error;
+	}
+	if (is_symbols(bytes, size)) {
+		error = open_symbols(bytes, size, name, ret);
+		if (error)
+			sp_source_destroy(source);
+		else
+			(*ret)->source = source;
+		return error;
+	}
+	error = sp_object_open_source(source, name, &object);
+	return error ? error : wrap_object(object, name, ret);
 }
 
 struct sp_error *sp_symbol_file_open_path(const char *path, struct sp_symbol_file **ret)

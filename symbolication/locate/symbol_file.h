@@ -19,6 +19,7 @@ struct sp_symbol_file {
 	struct sp_portable_pdb *portable; /* owned; SPSYM_KIND_PDB of .NET, which knows no addresses */
 	struct sp_file_map map;           /* what those three read, if it was mapped for them */
 	uint8_t *unpacked;                /* owned; what they read, if it was unpacked for them */
+	struct sp_source *source;         /* owned; what they read, if it came from a reader */
 	bool downloaded;                  /* from a server: paths in it mean nothing on this machine */
 };
 
@@ -29,6 +30,9 @@ struct sp_error *sp_symbol_file_open_path(const char *path, struct sp_symbol_fil
 struct sp_error *sp_symbol_file_open_fd(int fd, const char *name, struct sp_symbol_file **ret);
 struct sp_error *sp_symbol_file_open_bytes(const void *bytes, size_t size, const char *name,
                                            struct sp_symbol_file **ret);
+/* As open_path for a reader, which is taken over, also when this fails. */
+struct sp_error *sp_symbol_file_open_reader(const struct spsym_reader *reader, const char *name,
+                                            struct sp_symbol_file **ret);
 void sp_symbol_file_destroy(struct sp_symbol_file *file);
 
 #endif

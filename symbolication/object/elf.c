@@ -13,6 +13,8 @@ enum { PT_LOAD = 1, PT_NOTE = 4 };
 enum { PF_X = 1 };
 enum { NT_GNU_BUILD_ID = 3 };
 enum { PN_XNUM = 0xffff };
+enum { TEXT_MOST = 4096 }; /* bytes of code that identify a file without build ID */
+enum { HEADER_MOST = 64 }; /* bytes of the file's header */
 enum { BUILD_ID_LIMIT = (SPSYM_ID_MAX - 1) / 2 };
 
 static bool elf_probe(const uint8_t *bytes, size_t size)
@@ -81,7 +83,7 @@ struct sp_cursor sp_elf_loaded_bytes(const struct sp_object *object, uint64_t ad
 			break;
 		if (left > total - s->file_offset - skip)
 			left = total - s->file_offset - skip;
-		return sp_cursor_sub(&object->file, s->file_offset + skip, size < left ? size : left);
+		return sp_object_range(object, s->file_offset + skip, size < left ? size : left);
 	}
 	return (struct sp_cursor){ .big_endian = object->big_endian, .bad = true };
 }
@@ -94,7 +96,8 @@ struct header_counts {
 static struct sp_error *read_header(struct sp_object *object, struct header_counts *ret)
 {
 	struct sp_elf *elf = sp_elf(object);
-	struct sp_cursor c = object->file;
+	size_t total = sp_object_file_size(object);
+	struct sp_cursor c = sp_object_range(object, 0, total < HEADER_MOST ? total : HEADER_MOST);
 	sp_cursor_skip(&c, 4);
 	uint8_t class = sp_cursor_u8(&c), data = sp_cursor_u8(&c);
 	if (class < 1 || class > 2 || data < 1 || data > 2)
@@ -150,7 +153,7 @@ static void check_tables(struct sp_object *object, struct header_counts *counts)
 	struct sp_elf *elf = sp_elf(object);
 	size_t section_size = elf->is64 ? 64 : 40, segment_size = elf->is64 ? 56 : 32;
 	if (elf->section_table && elf->section_entry >= section_size) {
-		struct sp_cursor c = sp_cursor_sub(&object->file, elf->section_table, section_size);
+		struct sp_cursor c = sp_object_range(object, elf->section_table, section_size);
 		struct sp_section section = { 0 };
 		struct sp_elf_section raw;
 		uint32_t name;
@@ -190,13 +193,13 @@ static struct sp_error *read_segments(struct sp_object *object, uint64_t count)
 	struct sp_elf *elf = sp_elf(object);
 	if (!count)
 		return NULL;
+	struct sp_cursor table = sp_object_range(object, elf->segment_table, count * elf->segment_entry);
 	elf->segments = calloc(count, sizeof(*elf->segments));
 	object->segments = calloc(count, sizeof(*object->segments));
 	if (!elf->segments || !object->segments)
 		return sp_error_no_memory();
 	for (uint64_t i = 0; i < count; i++) {
-		struct sp_cursor c = sp_cursor_sub(&object->file, elf->segment_table + i * elf->segment_entry,
-		                                   elf->segment_entry);
+		struct sp_cursor c = sp_cursor_sub(&table, i * elf->segment_entry, elf->segment_entry);
 		struct sp_elf_segment *s = &elf->segments[i];
 		s->type = sp_cursor_u32(&c);
 		if (elf->is64)
@@ -226,7 +229,7 @@ static bool is_zdebug(const struct sp_object *object, const struct sp_section *s
 {
 	if (strncmp(section->name, ".zdebug_", 8) != 0 || section->no_bits)
 		return false;
-	struct sp_cursor c = sp_cursor_sub(&object->file, section->file_offset, section->size);
+	struct sp_cursor c = sp_object_range(object, section->file_offset, section->size < 4 ? section->size : 4);
 	const uint8_t *magic = sp_cursor_bytes(&c, 4);
 	return magic && memcmp(magic, "ZLIB", 4) == 0;
 }
@@ -236,6 +239,7 @@ static struct sp_error *read_sections(struct sp_object *object, uint64_t count)
 	struct sp_elf *elf = sp_elf(object);
 	if (!count)
 		return NULL;
+	struct sp_cursor table = sp_object_range(object, elf->section_table, count * elf->section_entry);
 	object->sections = calloc(count, sizeof(*object->sections));
 	elf->sections = calloc(count, sizeof(*elf->sections));
 	uint32_t *names = calloc(count, sizeof(*names));
@@ -244,8 +248,7 @@ static struct sp_error *read_sections(struct sp_object *object, uint64_t count)
 		return sp_error_no_memory();
 	}
 	for (uint64_t i = 0; i < count; i++) {
-		struct sp_cursor c = sp_cursor_sub(&object->file, elf->section_table + i * elf->section_entry,
-		                                   elf->section_entry);
+		struct sp_cursor c = sp_cursor_sub(&table, i * elf->section_entry, elf->section_entry);
 		section_header_next(object, &c, &object->sections[i], &elf->sections[i], &names[i]);
 		object->sections[i].index = (uint32_t)i;
 	}
@@ -253,7 +256,7 @@ static struct sp_error *read_sections(struct sp_object *object, uint64_t count)
 	struct sp_elf_strings strings = { 0 };
 	if (elf->section_names < count) {
 		const struct sp_section *s = &object->sections[elf->section_names];
-		struct sp_cursor bytes = sp_cursor_sub(&object->file, s->file_offset, s->no_bits ? 0 : s->size);
+		struct sp_cursor bytes = sp_object_range(object, s->file_offset, s->no_bits ? 0 : s->size);
 		strings = sp_elf_strings(&bytes);
 	}
 	for (uint64_t i = 0; i < count; i++) {
@@ -324,13 +327,12 @@ static void find_notes(struct sp_object *object)
 	for (size_t i = 0; i < object->section_count && !object->build_id; i++) {
 		const struct sp_section *s = &object->sections[i];
 		if (elf->sections[i].type == SP_SHT_NOTE && !s->compressed)
-			find_build_id(object, sp_cursor_sub(&object->file, s->file_offset, s->size),
-			              elf->sections[i].align);
+			find_build_id(object, sp_object_range(object, s->file_offset, s->size), elf->sections[i].align);
 	}
 	for (size_t i = 0; i < elf->segment_count && !object->build_id; i++) {
 		const struct sp_elf_segment *s = &elf->segments[i];
 		if (s->type == PT_NOTE)
-			find_build_id(object, sp_cursor_sub(&object->file, s->offset, s->file_size), s->align);
+			find_build_id(object, sp_object_range(object, s->offset, s->file_size), s->align);
 	}
 }
 
@@ -340,10 +342,10 @@ static struct sp_cursor text_bytes(const struct sp_object *object)
 {
 	const struct sp_section *text = sp_object_find_section(object, ".text");
 	if (text && !text->no_bits && !text->compressed)
-		return sp_cursor_sub(&object->file, text->file_offset, text->size);
+		return sp_object_range(object, text->file_offset, text->size < TEXT_MOST ? text->size : TEXT_MOST);
 	for (size_t i = 0; !object->section_count && i < object->segment_count; i++) {
 		if (object->segments[i].executable)
-			return sp_elf_loaded_bytes(object, object->segments[i].address, 4096);
+			return sp_elf_loaded_bytes(object, object->segments[i].address, TEXT_MOST);
 	}
 	return (struct sp_cursor){ .bad = true };
 }

@@ -40,7 +40,7 @@ static const struct sp_elf_segment *find_segment(const struct sp_elf *elf, uint3
 
 static void read_entries(const struct sp_object *object, const struct sp_elf_segment *segment, struct dynamic *ret)
 {
-	struct sp_cursor c = sp_cursor_sub(&object->file, segment->offset, segment->file_size);
+	struct sp_cursor c = sp_object_range(object, segment->offset, segment->file_size);
 	while (!c.bad && sp_cursor_left(&c)) {
 		uint64_t tag = sp_elf_word(&c, sp_elf(object)), value = sp_elf_word(&c, sp_elf(object));
 		if (c.bad || tag == 0)

@@ -274,8 +274,8 @@ static void open_dynamic_symbols(struct plt *plt)
 	if (strings_at >= object->section_count || object->sections[at].no_bits || object->sections[strings_at].no_bits)
 		return;
 	const struct sp_section *symbols = &object->sections[at], *strings = &object->sections[strings_at];
-	plt->dynamic_symbols = sp_cursor_sub(&object->file, symbols->file_offset, symbols->size);
-	struct sp_cursor bytes = sp_cursor_sub(&object->file, strings->file_offset, strings->size);
+	plt->dynamic_symbols = sp_object_range(object, symbols->file_offset, symbols->size);
+	struct sp_cursor bytes = sp_object_range(object, strings->file_offset, strings->size);
 	plt->dynamic_strings = sp_elf_strings(&bytes);
 }
 

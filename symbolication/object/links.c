@@ -11,7 +11,7 @@ static bool section_cursor(const struct sp_object *object, const char *name, str
 	const struct sp_section *section = sp_object_find_section(object, name);
 	if (!section || section->no_bits || section->compressed)
 		return false;
-	*ret = sp_cursor_sub(&object->file, section->file_offset, section->size);
+	*ret = sp_object_range(object, section->file_offset, section->size);
 	return !ret->bad;
 }
 

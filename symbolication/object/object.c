@@ -35,6 +35,7 @@ void sp_object_destroy(struct sp_object *object)
 	if (object->has_map)
 		sp_file_unmap(&object->map);
 	free(object->owned_bytes);
+	sp_source_destroy(object->source);
 	free(object);
 }
 
@@ -51,6 +52,11 @@ static struct sp_error *open_format(struct sp_object *object, struct sp_object *
 		error = sp_error_create(SP_ERROR_UNSUPPORTED, "not an object file of a known format");
 	else
 		error = object->format->open(object);
+	struct sp_error *unread = sp_object_read_failure(object);
+	if (unread) { /* whatever was made of what is missing */
+		sp_error_destroy(error);
+		error = unread;
+	}
 	if (error) {
 		error = sp_error_prefix(error, "cannot read %s", object->name);
 		sp_object_destroy(object);
@@ -134,6 +140,20 @@ void sp_object_want_all(struct sp_object *object)
 		sp_file_expect(object->map.bytes, object->map.size, false);
 }
 
+struct sp_error *sp_object_open_source(struct sp_source *source, const char *name, struct sp_object **ret)
+{
+	struct sp_object *object = object_create(name);
+	size_t size;
+	if (!object) {
+		sp_source_destroy(source);
+		return sp_error_no_memory();
+	}
+	object->source = source;
+	const uint8_t *bytes = sp_source_bytes(source, &size);
+	object->file = sp_cursor_init(bytes, size);
+	return open_format(object, ret);
+}
+
 struct sp_error *sp_object_open_path(const char *path, struct sp_object **ret)
 {
 	struct sp_file_map map;
@@ -183,15 +203,41 @@ const char *sp_object_note(const struct sp_object *object)
 	return object->note;
 }
 
+struct sp_error *sp_object_read_failure(const struct sp_object *object)
+{
+	return object->source ? sp_source_failure(object->source) : NULL;
+}
+
 size_t sp_object_memory(const struct sp_object *object)
 {
-	return atomic_load(&object->memory) + object->arena.total + object->section_count * sizeof(*object->sections);
+	size_t read = object->source ? sp_source_memory(object->source) : 0;
+	return read + atomic_load(&object->memory) + object->arena.total +
+	       object->section_count * sizeof(*object->sections);
 }
 
 const uint8_t *sp_object_file_bytes(const struct sp_object *object, size_t *ret_size)
 {
-	*ret_size = (size_t)(object->file.end - object->file.start);
-	return object->file.start;
+	*ret_size = sp_object_file_size(object);
+	struct sp_cursor all = sp_object_range(object, 0, *ret_size);
+	return all.bad ? NULL : all.start;
+}
+
+size_t sp_object_file_size(const struct sp_object *object)
+{
+	return (size_t)(object->file.end - object->file.start);
+}
+
+struct sp_cursor sp_object_range(const struct sp_object *object, uint64_t offset, uint64_t size)
+{
+	struct sp_cursor bytes = sp_cursor_sub(&object->file, offset, size);
+	struct sp_error *error = object->source && !bytes.bad ? sp_source_need(object->source, offset, size) : NULL;
+	if (!error)
+		return bytes;
+	sp_error_destroy(error); /* the source keeps it */
+	bytes = sp_cursor_init(NULL, 0);
+	bytes.big_endian = object->big_endian;
+	bytes.bad = true;
+	return bytes;
 }
 
 void sp_object_file_identity(const struct sp_object *object, uint64_t *ret_device, uint64_t *ret_inode,
@@ -259,7 +305,10 @@ struct sp_error *sp_object_stored_bytes(const struct sp_object *object, const st
 	if (section->no_bits)
 		return sp_error_create(SP_ERROR_NOT_FOUND, "%s: section %s has no bytes in this file", object->name,
 		                       section->name);
-	*ret = sp_cursor_sub(&object->file, section->file_offset, section->size);
+	*ret = sp_object_range(object, section->file_offset, section->size);
+	struct sp_error *unread = ret->bad ? sp_object_read_failure(object) : NULL;
+	if (unread)
+		return sp_error_prefix(unread, "cannot read %s: section %s", object->name, section->name);
 	if (ret->bad)
 		return sp_error_create(
 		    SP_ERROR_FORMAT, "cannot read %s: section %s: offset 0x%llx, size 0x%llx is past the end (0x%zx)",
@@ -387,7 +436,8 @@ static const uint8_t *range_bytes(const struct sp_object *object, uint64_t range
 		left = total - file_offset - skip;
 	if (*size > left)
 		*size = (size_t)left;
-	return object->file.start + file_offset + skip;
+	struct sp_cursor bytes = sp_object_range(object, file_offset + skip, *size);
+	return bytes.bad ? NULL : bytes.start;
 }
 
 const uint8_t *sp_object_image_bytes(const struct sp_object *object, uint64_t address, size_t *size)

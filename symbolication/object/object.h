@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "spsym.h"
+#include "symbolication/object/source.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,6 +75,9 @@ struct sp_error *sp_object_open_scattered(struct sp_file_map *map, const char *n
 /* Hints for an object that was opened so; they do nothing to others, nor with bytes that are not the file's. */
 void sp_object_want(const struct sp_object *object, const uint8_t *bytes, size_t size);
 void sp_object_want_all(struct sp_object *object);
+/* As open_path for a file that is read in parts; the object takes the source over, also when opening fails. ELF only:
+ * of other files all must have been read. */
+struct sp_error *sp_object_open_source(struct sp_source *source, const char *name, struct sp_object **ret);
 void sp_object_destroy(struct sp_object *object);
 
 const struct spsym_file_info *sp_object_info(const struct sp_object *object);
@@ -84,10 +88,13 @@ unsigned sp_object_address_size(const struct sp_object *object); /* 4 or 8 */
 uint64_t sp_object_entry(const struct sp_object *object);        /* svma; 0 = none */
 /* NULL, or what is odd about the file although it could be opened ("section header table past the end ..."). */
 const char *sp_object_note(const struct sp_object *object);
+/* NULL, or why a part of a file that is read in parts could not be read. The caller destroys it. */
+struct sp_error *sp_object_read_failure(const struct sp_object *object);
 /* Bytes held in memory beside the file: tables and inflated sections. */
 size_t sp_object_memory(const struct sp_object *object);
-/* The file's bytes, whole. */
+/* The file's bytes, whole; NULL when they cannot be read. */
 const uint8_t *sp_object_file_bytes(const struct sp_object *object, size_t *ret_size);
+size_t sp_object_file_size(const struct sp_object *object);
 /* What the file was when it was mapped (see struct sp_file_map); zeros when it was opened from bytes. */
 void sp_object_file_identity(const struct sp_object *object, uint64_t *ret_device, uint64_t *ret_inode,
                              int64_t *ret_mtime_ns);

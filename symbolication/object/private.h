@@ -9,6 +9,7 @@
 #include "common/cursor.h"
 #include "common/file.h"
 #include "symbolication/object/object.h"
+#include "symbolication/object/source.h"
 #include "symbolication/object/stream.h"
 
 #include <pthread.h>
@@ -52,8 +53,9 @@ struct sp_object {
 	struct sp_cursor file;
 	struct sp_file_map map;
 	bool has_map;
-	atomic_bool scattered; /* the map is read only where it is touched */
-	void *owned_bytes;     /* freed with the object */
+	atomic_bool scattered;    /* the map is read only where it is touched */
+	void *owned_bytes;        /* freed with the object */
+	struct sp_source *source; /* owned; what the bytes are read from, as they are wanted; NULL = all are there */
 
 	bool big_endian, relocatable;
 	unsigned address_size;
@@ -76,6 +78,10 @@ struct sp_object {
 
 /* Marks section `at` as one whose bytes must be made; false without memory. */
 bool sp_object_make_lazy(struct sp_object *object, size_t at);
+
+/* The bytes [offset, offset + size) of the file; a bad cursor when they are not all inside, or cannot be read. Nothing
+ * else gives bytes of a file that is read in parts. */
+struct sp_cursor sp_object_range(const struct sp_object *object, uint64_t offset, uint64_t size);
 
 /* The stored bytes of a section: [file_offset, file_offset + size), an error when they are not all in the file. */
 struct sp_error *sp_object_stored_bytes(const struct sp_object *object, const struct sp_section *section,

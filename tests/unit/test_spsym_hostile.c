@@ -141,11 +141,31 @@ static void test_one_bad_unit(void **state)
 	free(bytes);
 }
 
+/* What is odd about a file that is used all the same is told. */
+static void test_note(void **state)
+{
+	(void)state;
+	spsym_module *module;
+	char *text;
+	write_text("a.c", source);
+	must_run("gcc -O1 -g -shared -fPIC a.c -o x && head -c 5000 x >cut");
+	assert_null(spsym_context_create(NULL, &context));
+	assert_null(spsym_module_open_path(context, in_folder("cut"), &module));
+	assert_null(spsym_module_explain(module, &text));
+	char *told = strstr(text, "cut: the section header table lies past the end");
+	assert_non_null(told);
+	assert_null(strstr(told + 20, "section header table")); /* once */
+	free(text);
+	spsym_module_release(module);
+	spsym_context_destroy(context);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_one_bad_unit),
+		cmocka_unit_test(test_note),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
