@@ -233,6 +233,7 @@ static struct sp_error *wait_for(struct spsym_context *context, struct spsym_mod
 static struct sp_error *finish_loading(struct spsym_context *context, struct spsym_module *module,
                                        struct sp_error *error, struct spsym_module **ret)
 {
+	struct spsym_module *evicted = NULL;
 	pthread_mutex_lock(&context->lock);
 	module->registration.loading = false;
 	if (error) {
@@ -243,10 +244,12 @@ static struct sp_error *finish_loading(struct spsym_context *context, struct sps
 			module->registration.load_error = sp_error_create(error->code, "%s", error->message);
 	} else {
 		count_memory(context, module);
+		evicted = evict(context);
 		*ret = module;
 	}
 	pthread_cond_broadcast(&context->loaded);
 	pthread_mutex_unlock(&context->lock);
+	destroy_list(evicted);
 	return error;
 }
 

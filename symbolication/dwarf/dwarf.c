@@ -269,7 +269,8 @@ static bool push_frame(struct dw_search *search, const struct dw_match *match, c
 {
 	struct sp_dwarf_frame frame = { .linkage_name = name->linkage, .name = name->name };
 	if (place && match->lines) {
-		frame.file = dw_unit_path(match->unit, match->lines, place->file);
+		if (!dw_unit_path(match->unit, match->lines, place->file, &frame.file))
+			return false;
 		frame.line = place->line;
 		frame.column = place->column;
 	}

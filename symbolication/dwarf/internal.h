@@ -478,8 +478,8 @@ void dw_lines_destroy(struct dw_lines *lines);
 void dw_lines_unpack(const struct dw_lines *lines, uint64_t packed, struct dw_place *ret);
 /* The row that covers an address; false when none does. */
 bool dw_lines_find(const struct dw_lines *lines, uint64_t address, struct dw_place *ret);
-/* A file of the line table, as a path that lives as long as the sp_dwarf; NULL when unknown. */
-const char *dw_unit_path(struct dw_unit *unit, const struct dw_lines *lines, uint64_t file);
+/* A file of the line table, as a path that lives as long as the sp_dwarf; NULL when unknown. False without memory. */
+bool dw_unit_path(struct dw_unit *unit, const struct dw_lines *lines, uint64_t file, const char **ret);
 /* As dw_unit_path(), into a buffer of DW_MAX_NAME; no NUL. False when unknown. */
 bool dw_join_path(const struct dw_unit *unit, const struct dw_lines *lines, uint64_t file, char *buffer,
                   size_t *ret_length);

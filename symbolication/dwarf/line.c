@@ -739,12 +739,13 @@ bool dw_join_path(const struct dw_unit *unit, const struct dw_lines *lines, uint
 	return file < lines->file_count && join(unit, lines, &lines->files[file], buffer, ret_length);
 }
 
-const char *dw_unit_path(struct dw_unit *unit, const struct dw_lines *lines, uint64_t file)
+bool dw_unit_path(struct dw_unit *unit, const struct dw_lines *lines, uint64_t file, const char **ret)
 {
+	*ret = NULL;
 	if (lines->version < 5)
 		file--; /* 0 wraps to none */
 	if (file >= lines->file_count)
-		return NULL;
+		return true;
 	struct dw_paths *paths = atomic_load_explicit(&unit->paths, memory_order_acquire);
 	if (!paths) {
 		pthread_mutex_lock(&unit->lock);
@@ -760,16 +761,19 @@ const char *dw_unit_path(struct dw_unit *unit, const struct dw_lines *lines, uin
 		}
 		pthread_mutex_unlock(&unit->lock);
 		if (!paths)
-			return NULL;
+			return false;
 	}
 	const char *path = atomic_load_explicit(&paths->items[file], memory_order_acquire);
 	if (!path) {
 		char buffer[DW_MAX_NAME];
 		size_t length;
-		if (join(unit, lines, &lines->files[file], buffer, &length))
-			path = dw_keep_string(unit->file->dwarf, buffer, length);
-		if (path)
-			atomic_store_explicit(&paths->items[file], path, memory_order_release);
+		if (!join(unit, lines, &lines->files[file], buffer, &length))
+			return true;
+		path = dw_keep_string(unit->file->dwarf, buffer, length);
+		if (!path)
+			return false;
+		atomic_store_explicit(&paths->items[file], path, memory_order_release);
 	}
-	return path;
+	*ret = path;
+	return true;
 }
