@@ -35,7 +35,8 @@ struct bytes {
 struct image {
 	struct bytes parts[PARTS];
 	bool relocatable, big_endian, split;
-	uint64_t code; /* 0 = CODE */
+	bool empty_sections; /* those without bytes are there, too */
+	uint64_t code;       /* 0 = CODE */
 	/* The unit at hand. */
 	enum part unit_part;
 	size_t unit_start;
@@ -350,7 +351,7 @@ static struct bytes make_elf(const struct image *image)
 		                         .sh_size = CODE_SIZE,
 		                         .sh_addralign = 16 };
 	for (unsigned i = 0; i < PARTS; i++) {
-		if (!image->parts[i].count)
+		if (!image->parts[i].count && !image->empty_sections)
 			continue;
 		headers[count++] = (Elf64_Shdr){ .sh_name = (Elf64_Word)names_size,
 			                         .sh_type = SHT_PROGBITS,
@@ -360,7 +361,8 @@ static struct bytes make_elf(const struct image *image)
 		names_size += (size_t)snprintf(names + names_size, sizeof(names) - names_size, "%s%s", part_names[i],
 		                               image->split ? ".dwo" : "") +
 		              1;
-		append(&file, image->parts[i].items, image->parts[i].count);
+		if (image->parts[i].count)
+			append(&file, image->parts[i].items, image->parts[i].count);
 	}
 	headers[count++] = (Elf64_Shdr){
 		.sh_name = 7, .sh_type = SHT_STRTAB, .sh_offset = file.count, .sh_size = names_size, .sh_addralign = 1
