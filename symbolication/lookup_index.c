@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GROUP ((size_t)32) /* addresses whose places in the index are fetched together */
+#define MANY ((size_t)16384) /* addresses for which all of the index is checked first */
+#define GROUP ((size_t)32)   /* addresses whose places in the index are fetched together */
 
 /* One call. */
 struct reader {
@@ -14,6 +15,7 @@ struct reader {
 	struct sp_index_hint hint;
 	uint32_t border;
 	bool damaged, no_memory;
+	const char *outermost, *symbol, *chosen; /* of the last plain name */
 	struct sp_index_text names, files;
 	struct sp_index_frame frames[SP_INDEX_MAX_FRAMES];
 };
@@ -80,6 +82,17 @@ static struct spsym_symbol make_symbol(struct reader *reader, const struct sp_in
 	return made;
 }
 
+/* sp_outermost_name(), kept for the next address, which is often of the same function. */
+static const char *outermost_name(struct reader *reader, const char *name, const char *symbol)
+{
+	if (reader->outermost != name || reader->symbol != symbol) {
+		reader->outermost = name;
+		reader->symbol = symbol;
+		reader->chosen = sp_outermost_name(name, symbol);
+	}
+	return reader->chosen;
+}
+
 static void add_frames(struct reader *reader, struct sp_result_storage *storage, const struct sp_index_spot *spot,
                        struct spsym_location *location)
 {
@@ -102,7 +115,7 @@ static void add_frames(struct reader *reader, struct sp_result_storage *storage,
 	}
 	uint32_t outermost = reader->frames[count - 1].name;
 	if (atomic_load_explicit(&reader->indexed->plain[outermost], memory_order_relaxed))
-		frames[count - 1].function = sp_outermost_name(frames[count - 1].function, location->symbol.name);
+		frames[count - 1].function = outermost_name(reader, frames[count - 1].function, location->symbol.name);
 	location->frames = frames;
 	location->frame_count = count;
 }
@@ -175,6 +188,8 @@ struct sp_error *sp_lookup_index(struct spsym_module *module, struct sp_indexed 
 	struct reader *reader = reader_create(module, indexed);
 	if (!reader)
 		return sp_error_no_memory();
+	if (count >= MANY)
+		sp_index_check_tables(indexed->index);
 	const struct sp_keyed *order = sorted ? NULL : storage->order;
 	for (size_t i = 0; i < count && !reader->damaged && !reader->no_memory; i += GROUP)
 		answer_group(reader, result, addresses, order, count - i < GROUP ? count - i : GROUP, i, frames);

@@ -26,6 +26,7 @@ struct sp_index {
 	size_t chunk_count;
 	atomic_uchar *checked;       /* owned; one a chunk of the body: its checksum is right */
 	atomic_bool borders_checked; /* all of theirs are */
+	atomic_bool tables_checked;  /* all but those of strings are */
 };
 
 uint64_t sp_index_checksum(const uint8_t *bytes, size_t size)
@@ -120,7 +121,7 @@ static bool verify_chunk(struct sp_index *index, size_t chunk)
 }
 
 /* Whether bytes of the body are as they were written; `at` and `size` are known to be inside. */
-static inline bool is_intact(struct sp_index *index, const void *at, size_t size)
+static bool are_intact(struct sp_index *index, const void *at, size_t size)
 {
 	size_t offset = (size_t)((const uint8_t *)at - index->bytes - index->header.body);
 	size_t last = (offset + size - (size > 0)) >> SP_INDEX_CHUNK_BITS;
@@ -128,6 +129,12 @@ static inline bool is_intact(struct sp_index *index, const void *at, size_t size
 		if (!atomic_load_explicit(&index->checked[chunk], memory_order_relaxed) && !verify_chunk(index, chunk))
 			return false;
 	return true;
+}
+
+/* The same of the tables, which look-ups go through again and again. */
+static inline bool is_intact(struct sp_index *index, const void *at, size_t size)
+{
+	return atomic_load_explicit(&index->tables_checked, memory_order_relaxed) || are_intact(index, at, size);
 }
 
 /* The list of pages is checked at once: it is short. */
@@ -173,6 +180,19 @@ static struct sp_error *open_index(struct sp_index *index)
 	if (key[h->key_size - 1] || !pages_fit(index))
 		return sp_error_create(SP_ERROR_FORMAT, "an index is damaged");
 	return NULL;
+}
+
+void sp_index_check_tables(struct sp_index *index)
+{
+	static const enum sp_index_section tables[] = { SP_INDEX_LOWS,    SP_INDEX_SEGMENT_NODE, SP_INDEX_SEGMENT_PLACE,
+		                                        SP_INDEX_NODES,   SP_INDEX_PLACES,       SP_INDEX_SYMBOLS,
+		                                        SP_INDEX_BORDERS, SP_INDEX_OWNERS };
+	bool intact = true;
+	if (atomic_load_explicit(&index->tables_checked, memory_order_relaxed))
+		return;
+	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables) && intact; i++)
+		intact = are_intact(index, section(index, tables[i]), (size_t)index->header.sections[tables[i]].size);
+	atomic_store_explicit(&index->tables_checked, intact, memory_order_relaxed);
 }
 
 /* Takes over `owned` and `map`. */
@@ -488,11 +508,11 @@ static bool unpack(struct sp_index *index, enum sp_index_section offsets, size_t
 {
 	const struct sp_index_extent *blocks = &index->header.sections[offsets + 1];
 	const uint64_t *at = (const uint64_t *)section(index, offsets) + block;
-	if (!is_intact(index, at, 2 * sizeof(*at)) || at[0] > at[1] || at[1] > blocks->size)
+	if (!are_intact(index, at, 2 * sizeof(*at)) || at[0] > at[1] || at[1] > blocks->size)
 		return false;
 	const uint8_t *packed = index->bytes + blocks->offset + at[0];
 	size_t packed_size = (size_t)(at[1] - at[0]);
-	if (!is_intact(index, packed, packed_size))
+	if (!are_intact(index, packed, packed_size))
 		return false;
 	unsigned long long size = ZSTD_getFrameContentSize(packed, packed_size);
 	if (size > SP_INDEX_MAX_BLOCK)

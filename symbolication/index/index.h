@@ -34,6 +34,10 @@ size_t sp_index_memory(const struct sp_index *index);
 uint32_t sp_index_name_count(const struct sp_index *index); /* names are 1 ... count */
 uint32_t sp_index_file_count(const struct sp_index *index);
 
+/* Checks all that is not a string now, which makes many look-ups faster than checking what each of them reads. What is
+ * damaged is found by the look-ups that read it, as ever. */
+void sp_index_check_tables(struct sp_index *index);
+
 struct sp_index_frame {
 	uint32_t name; /* 0 = unknown */
 	struct sp_index_place place;
