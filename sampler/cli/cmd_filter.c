@@ -11,6 +11,7 @@ static struct sp_error *filter(const struct sp_importer_ops *importer, struct sp
                                const char *output)
 {
 	struct sp_filter_result result;
+	struct sp_cli_stop stop;
 	unsigned percent = 100;
 	if (!importer->filter)
 		return sp_error_create(SP_ERROR_UNSUPPORTED, "traces of the format %s can't be filtered",
@@ -21,7 +22,9 @@ static struct sp_error *filter(const struct sp_importer_ops *importer, struct sp
 	options->folder = folder;
 	options->progress = sp_cli_show_progress;
 	options->context = &percent;
+	sp_cli_stop_begin(&stop);
 	struct sp_error *error = importer->filter(options, output, &result);
+	sp_cli_stop_end(&stop);
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "\r                      \r");
 	if (!error)
@@ -69,5 +72,6 @@ int sp_cmd_filter(int argc, char **argv)
 			status = sp_cli_fail(error, error->code == SP_ERROR_USAGE ? SP_EXIT_USAGE : SP_EXIT_FAILED);
 	}
 	sp_parsed_deinit(&parsed);
+	sp_cli_stop_if_told();
 	return status;
 }

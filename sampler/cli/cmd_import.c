@@ -92,5 +92,6 @@ int sp_cmd_import(int argc, char **argv)
 			status = sp_cli_fail(error, error->code == SP_ERROR_USAGE ? SP_EXIT_USAGE : SP_EXIT_FAILED);
 	}
 	sp_parsed_deinit(&parsed);
+	sp_cli_stop_if_told();
 	return status;
 }

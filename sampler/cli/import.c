@@ -95,13 +95,43 @@ struct sp_error *sp_cli_importer_for(const char *path, const struct sp_importer_
 	return error;
 }
 
+static volatile sig_atomic_t stop_signal;
+static const int stop_signals[] = { SIGINT, SIGTERM, SIGHUP };
+
+static void on_stop(int signal)
+{
+	stop_signal = signal;
+}
+
+void sp_cli_stop_begin(struct sp_cli_stop *stop)
+{
+	struct sigaction action = { .sa_handler = on_stop, .sa_flags = (int)SA_RESETHAND | SA_RESTART };
+	for (size_t i = 0; i < sizeof(stop_signals) / sizeof(stop_signals[0]); i++) {
+		sigaction(stop_signals[i], NULL, &stop->before[i]);
+		if (stop->before[i].sa_handler != SIG_IGN)
+			sigaction(stop_signals[i], &action, NULL);
+	}
+}
+
+void sp_cli_stop_end(const struct sp_cli_stop *stop)
+{
+	for (size_t i = 0; i < sizeof(stop_signals) / sizeof(stop_signals[0]); i++)
+		sigaction(stop_signals[i], &stop->before[i], NULL);
+}
+
+void sp_cli_stop_if_told(void)
+{
+	if (stop_signal)
+		raise(stop_signal);
+}
+
 bool sp_cli_show_progress(void *context, uint64_t done, uint64_t total)
 {
 	unsigned *last = context, percent = total ? (unsigned)(done * 100 / total) : 0;
 	if (percent != *last && isatty(STDERR_FILENO))
 		fprintf(stderr, "\rsp: reading, %u %% ", percent);
 	*last = percent;
-	return true;
+	return !stop_signal;
 }
 
 static void say(const struct sp_import_result *result, const struct sp_log *log)
@@ -168,13 +198,18 @@ struct sp_error *sp_cli_import_run(struct sp_cli_import *import)
 		free(folder);
 		return error;
 	}
+	struct sp_cli_stop stop;
+	sp_cli_stop_begin(&stop);
 	import->options.folder = folder;
 	error = record_trace(import, recording_path, &result);
+	if (!error && stop_signal)
+		error = sp_error_create(SP_ERROR_CANCELLED, "cancelled");
 	if (!error) {
 		say(&result, import->options.log);
 		error = write_profile(import, recording_path);
 	}
 	remove(recording_path);
+	sp_cli_stop_end(&stop);
 	sp_import_result_deinit(&result);
 	free(recording_path);
 	free(folder);

@@ -143,6 +143,20 @@ def write(path, header, kept):
     return path
 
 
+def repeated(record, count, number):
+    """A compressed buffer that has a record of 32 bytes many times: few bytes to write, long to read."""
+    assert len(record.bytes) == 32 and count * 32 < 1 << 24
+    match = struct.pack("<IHBBHI", 1 << 31, 31 << 3 | 7, 15, 255, 0, (count - 1) * 32 - 3)
+    packed = (struct.pack("<I", 0) + record.bytes + match).ljust(16384, b"\0")
+    used = BUFFER_HEADER + count * 32
+    head = bytearray(BUFFER_HEADER)
+    struct.pack_into("<II", head, 0, BUFFER_HEADER + len(packed), used)
+    struct.pack_into("<q", head, 0x18, number)
+    struct.pack_into("<H", head, 0x28, record.cpu)
+    struct.pack_into("<IHH", head, 0x30, used, 0x60, 0)
+    return bytes(head) + packed
+
+
 # ---- Records ----
 
 

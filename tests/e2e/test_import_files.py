@@ -2,8 +2,13 @@
 
 import gzip
 import json
+import os
+import pathlib
 import re
+import shutil
+import signal
 import struct
+import subprocess
 import unittest
 import urllib.parse
 import zipfile
@@ -288,6 +293,41 @@ class MadeFilesTest(FilesTest):
         self.assertIn("events were lost while the trace was recorded (7 by its header)", result.err)
         self.assertIn("buffers were lost while the trace was recorded (3 by its header", result.err)
         self.assertIn("lost", str(profile["meta"].get("extra", "")) + str(profile["shared"]["stringArray"]).lower())
+
+    def test_a_signal_leaves_nothing(self):
+        header, records = self.begin()
+        path = etl_files.write(self.folder / "long.etl", header, records)
+        with open(path, "ab") as file:
+            for i in range(2000):  # a billion samples of an idle CPU: minutes of reading
+                idle = etl_files.sample((20 + i) * MILLISECOND, 0, self.KERNEL)
+                file.write(etl_files.repeated(idle, 500_000, 100 + i))
+        temporary, out = self.folder / "tmp", self.folder / "out"
+        for args in (["import", "-s", "-o", out / "p"], ["load", "--no-open"], ["filter", "--pid", "800"]):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                for folder in (temporary, out):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    folder.mkdir()
+                command = [support.SP, *args, path, *([out / "f.etl"] if args[0] == "filter" else [])]
+                process = subprocess.Popen(
+                    [str(part) for part in command], env=dict(os.environ, TMPDIR=str(temporary)), stderr=subprocess.PIPE
+                )
+                try:
+                    support.wait_for(lambda: self.has_begun(process), "sp reads the trace")
+                    process.send_signal(number)
+                    err = process.communicate(timeout=support.TIMEOUT)[1]
+                finally:
+                    process.kill()
+                    process.wait()
+                self.assertEqual(process.returncode, -number, err)
+                self.assertEqual(err, b"sp: cancelled\n")
+                self.assertEqual([*temporary.iterdir(), *out.iterdir()], [])
+
+    def has_begun(self, process):
+        """Whether sp catches SIGINT: from then on it cleans up."""
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        caught = int(re.search(r"SigCgt:\s*([0-9a-f]+)", status)[1], 16)
+        self.assertIsNone(process.poll())
+        return caught >> (signal.SIGINT - 1) & 1
 
     @support.needs_shared_data("pdb")
     def test_symbols(self):
