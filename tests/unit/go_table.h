@@ -32,7 +32,7 @@ struct made {
 
 static void put(struct made *m, unsigned size, uint64_t value)
 {
-	for (unsigned i = 0; i < size && m->at + i < SIZE; i++)
+	for (unsigned i = 0; i < size && m->at < SIZE - size; i++)
 		m->bytes[m->at + i] = (uint8_t)(value >> 8 * (m->big_endian ? size - 1 - i : i));
 	m->at += size;
 }
