@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* A read-only view of a file's bytes. */
 struct sp_file_map {
@@ -16,6 +17,9 @@ struct sp_file_map {
 	int64_t mtime_ns;       /* modification time, ns since 1970 */
 	bool mapped;            /* the bytes are a mapping that sp_file_unmap() releases */
 };
+
+/* Opens a regular file for reading. As below, anything else is an error, and nothing blocks. */
+struct sp_error *sp_file_open(const char *path, FILE **ret);
 
 /* Maps a regular file. Anything else (folder, device, pipe) is an error: nothing here blocks on a FIFO. */
 struct sp_error *sp_file_map_path(const char *path, struct sp_file_map *ret);

@@ -35,6 +35,22 @@ static struct sp_error *stat_regular(int fd, const char *name, struct stat *ret)
 	return NULL;
 }
 
+struct sp_error *sp_file_open(const char *path, FILE **ret)
+{
+	int fd;
+	struct stat st;
+	struct sp_error *error = open_for_reading(path, &fd);
+	if (error)
+		return error;
+	error = stat_regular(fd, path, &st);
+	*ret = error ? NULL : fdopen(fd, "rb");
+	if (!error && !*ret)
+		error = sp_error_from_errno(errno, "cannot open %s", path);
+	if (error)
+		close(fd);
+	return error;
+}
+
 struct sp_error *sp_file_map_path(const char *path, struct sp_file_map *ret)
 {
 	int fd;

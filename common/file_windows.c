@@ -55,6 +55,21 @@ static struct sp_error *open_for_reading(const char *path, HANDLE *ret)
 	return NULL;
 }
 
+struct sp_error *sp_file_open(const char *path, FILE **ret)
+{
+	HANDLE file;
+	struct sp_error *error = open_for_reading(path, &file);
+	if (error)
+		return error;
+	CloseHandle(file);
+	wchar_t *wide = widen(path);
+	if (!wide)
+		return sp_error_no_memory();
+	*ret = _wfopen(wide, L"rb");
+	free(wide);
+	return *ret ? NULL : sp_error_from_errno(errno, "cannot open %s", path);
+}
+
 static struct sp_error *map_handle(HANDLE file, const char *name, struct sp_file_map *ret)
 {
 	BY_HANDLE_FILE_INFORMATION info;

@@ -1,4 +1,5 @@
 /* The readers of trace files of this build, and which of them is for a file. */
+#include "common/file.h"
 #include "platform/windows/etl_import.h"
 
 #include <errno.h>
@@ -12,9 +13,10 @@ struct sp_error *sp_importer_for(const char *path, const struct sp_importer_ops 
 {
 	uint8_t head[HEAD_SIZE];
 	*ret = NULL;
-	FILE *file = fopen(path, "rb");
-	if (!file)
-		return sp_error_from_errno(errno, "cannot open %s", path);
+	FILE *file;
+	struct sp_error *error = sp_file_open(path, &file);
+	if (error)
+		return error;
 	size_t got = fread(head, 1, sizeof(head), file);
 	bool failed = ferror(file);
 	int errnum = errno;

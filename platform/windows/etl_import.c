@@ -203,6 +203,7 @@ static void say_samples(const struct sp_trace *trace, struct sp_import_result *r
 		    result->samples, result->with_stack, result->processes, result->processes == 1 ? "" : "es");
 	if (result->off_cpu)
 		sp_import_say(result, false, "%" PRIu64 " waits are shown as off-CPU samples", result->off_cpu);
+	sp_trace_say_unknown_providers(trace, result);
 	if (result->markers)
 		sp_import_say(result, false,
 		              "%" PRIu64 " markers; of their events, the trace lacks the schema of %" PRIu64,

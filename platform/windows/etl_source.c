@@ -2,6 +2,8 @@
  * that another program cuts short must not end sp. */
 #include "platform/windows/etl_source.h"
 
+#include "common/file.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +31,10 @@ static struct sp_error *push(struct sp_etl_sources *sources, struct sp_etl_sourc
 struct sp_error *sp_etl_sources_add(struct sp_etl_sources *sources, const char *path)
 {
 	uint8_t head[4] = { 0 };
-	FILE *file = fopen(path, "rb");
-	if (!file)
-		return sp_error_from_errno(errno, "cannot open %s", path);
+	FILE *file;
+	struct sp_error *error = sp_file_open(path, &file);
+	if (error)
+		return error;
 	setvbuf(file, NULL, _IONBF, 0);
 	size_t got = fread(head, 1, sizeof(head), file);
 	if (got == sizeof(head) && !memcmp(head, "PK\3\4", 4)) {
@@ -40,7 +43,7 @@ struct sp_error *sp_etl_sources_add(struct sp_etl_sources *sources, const char *
 	}
 	long long size = seek_end(file) ? -1 : (long long)tell(file);
 	if (ferror(file) || size < 0) {
-		struct sp_error *error = sp_error_from_errno(errno, "cannot read %s", path);
+		error = sp_error_from_errno(errno, "cannot read %s", path);
 		fclose(file);
 		return error;
 	}

@@ -281,6 +281,8 @@ bool sp_trace_metadata_event(struct sp_trace *trace, const struct sp_etl_event *
 const char *sp_trace_kernel_name(uint8_t group, uint8_t code);
 /* Whether its events shall be markers, by what is known of it now. */
 bool sp_trace_provider_wanted(const struct sp_trace *trace, const struct sp_trace_provider *provider);
+/* Warns of what --markers names and the trace lacks. */
+void sp_trace_say_unknown_providers(const struct sp_trace *trace, struct sp_import_result *result);
 uint64_t sp_trace_info_key(const uint8_t *guid, uint16_t id, uint8_t version);
 void sp_trace_provider_name(const struct sp_trace *trace, const struct sp_trace_provider *provider, char *out,
                             size_t size);

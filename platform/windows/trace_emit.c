@@ -826,8 +826,6 @@ static void describe_emptiness(struct emitter *e)
 		snprintf(text, sizeof(text),
 		         "the trace has no CPU samples: it was recorded without the sampled profile "
 		         "(wpr -start CPU, xperf -on PROC_THREAD+LOADER+PROFILE -stackwalk Profile)");
-	else if (sp_trace_has_filter(trace->options) && !e->result->processes)
-		snprintf(text, sizeof(text), "the trace has no such process (sp import --list shows which it has)");
 	else if (sp_trace_has_filter(trace->options))
 		snprintf(text, sizeof(text), "no samples of the chosen processes among %llu in the trace",
 		         (unsigned long long)counts->samples);
@@ -875,6 +873,10 @@ struct sp_error *sp_trace_emit(struct sp_trace *trace, struct sp_recording_write
 		error = put_losses(&e);
 	if (!error)
 		error = put_marker(&e, e.from, e.to, "Trace", base_name(trace->options->paths[0]));
+	if (!error && sp_trace_has_filter(trace->options) && !result->processes)
+		error = sp_error_create(SP_ERROR_NOT_FOUND,
+		                        "%s: the trace has no such process (sp import --list shows which it has)",
+		                        trace->options->paths[0]);
 	if (!error) {
 		describe_emptiness(&e);
 		error = put_meta(&e, SP_META_EMPTY, result->empty);

@@ -96,22 +96,39 @@ static bool is_about_the_trace(const struct sp_guid *guid)
 	       sp_guid_equal(guid->bytes, &sp_etl_guid_metadata) || sp_guid_equal(guid->bytes, &sp_etl_guid_rt_lost);
 }
 
-static bool is_listed(const struct sp_trace *trace, const struct sp_trace_provider *provider)
+/* Whether the words of --markers are the provider's name or GUID. */
+static bool is_called(const struct sp_trace *trace, const struct sp_trace_provider *provider, const char *wanted)
 {
 	char guid[40];
 	const char *name = sp_trace_get(trace, provider->name);
 	guid_text(&provider->guid, guid, sizeof(guid));
+	if ((name && !strcasecmp(wanted, name)) || !strcasecmp(wanted, guid))
+		return true;
+	return strlen(wanted) == 38 && wanted[0] == '{' && !strncasecmp(wanted + 1, guid, 36);
+}
+
+static bool is_listed(const struct sp_trace *trace, const struct sp_trace_provider *provider)
+{
 	for (const char *const *at = trace->options->markers; at && *at; at++) {
-		const char *wanted = *at;
-		size_t length = strlen(wanted);
-		if (!strcmp(wanted, "all") && !is_about_the_trace(&provider->guid))
+		if (!strcmp(*at, "all") && !is_about_the_trace(&provider->guid))
 			return true;
-		if ((name && !strcasecmp(wanted, name)) || !strcasecmp(wanted, guid))
-			return true;
-		if (length == 38 && wanted[0] == '{' && !strncasecmp(wanted + 1, guid, 36))
+		if (is_called(trace, provider, *at))
 			return true;
 	}
 	return false;
+}
+
+void sp_trace_say_unknown_providers(const struct sp_trace *trace, struct sp_import_result *result)
+{
+	for (const char *const *at = trace->options->markers; at && *at; at++) {
+		bool known_one = !strcmp(*at, "all");
+		for (size_t i = 0; i < trace->providers.count && !known_one; i++)
+			known_one = is_called(trace, &trace->providers.items[i], *at);
+		if (!known_one)
+			sp_import_say(result, true,
+			              "there is no event of %s in the trace (sp import --list shows whose there are)",
+			              *at);
+	}
 }
 
 bool sp_trace_provider_wanted(const struct sp_trace *trace, const struct sp_trace_provider *provider)

@@ -1,5 +1,6 @@
 /* Traces inside of zips, by minizip: PerfView's .etl.zip and Visual Studio's .diagsession. Each *.etl is unpacked into
  * a nameless temporary file, as reading a trace needs seeks. */
+#include "platform/windows/etl_reader.h"
 #include "platform/windows/etl_source.h"
 
 #include <errno.h>
@@ -56,7 +57,12 @@ static struct sp_error *unpack(unzFile zip, const char *name, uint64_t limit, FI
 	uint64_t total = 0;
 	int got;
 	while (!error && (got = unzReadCurrentFile(zip, chunk, (unsigned)CHUNK)) > 0) {
+		/* Before gigabytes of something else are unpacked. */
+		if (!total && !sp_etl_probe(chunk, (size_t)got))
+			error = sp_error_create(SP_ERROR_FORMAT, "%s: not a trace", name);
 		total += (uint64_t)got;
+		if (error)
+			break;
 		if (total > limit)
 			error = sp_error_create(SP_ERROR_FORMAT, "%s: more bytes than the zip can hold", name);
 		else if (fwrite(chunk, 1, (size_t)got, file) != (size_t)got)

@@ -10,11 +10,47 @@
 #include <stdlib.h>
 #include <string.h>
 
+size_t sp_cli_plain(const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+	/* U+0080 to U+009F are control characters, too. */
+	while (*at >= 0x20 && *at != 0x7f && !(*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0))
+		at++;
+	return (size_t)(at - (const unsigned char *)text);
+}
+
+void sp_cli_print(FILE *out, const char *text)
+{
+	for (;;) {
+		size_t plain = sp_cli_plain(text);
+		fwrite(text, 1, plain, out);
+		text += plain;
+		if (!*text)
+			return;
+		fprintf(out, "\\x%02x", (unsigned char)*text++);
+	}
+}
+
+void sp_cli_size(uint64_t bytes, char ret[SP_CLI_SIZE_TEXT])
+{
+	if (bytes < 1000000)
+		snprintf(ret, SP_CLI_SIZE_TEXT, "%.1f kB", (double)bytes / 1e3);
+	else
+		snprintf(ret, SP_CLI_SIZE_TEXT, "%.1f MB", (double)bytes / 1e6);
+}
+
+static void print_message(const char *text)
+{
+	fputs("sp: ", stderr);
+	sp_cli_print(stderr, text);
+	putc('\n', stderr);
+}
+
 static void print_line(void *context, enum sp_log_level level, const char *line)
 {
 	(void)context;
 	(void)level;
-	fprintf(stderr, "sp: %s\n", line);
+	print_message(line);
 }
 
 struct sp_log sp_cli_log(bool verbose)
@@ -24,7 +60,7 @@ struct sp_log sp_cli_log(bool verbose)
 
 int sp_cli_fail(struct sp_error *error, int status)
 {
-	fprintf(stderr, "sp: %s\n", error->message);
+	print_message(error->message);
 	sp_error_destroy(error);
 	return status;
 }

@@ -8,6 +8,8 @@
 #include "sampler/view/view.h"
 #include "spsym.h"
 
+#include <stdio.h>
+
 /* Each command: argv[0] is its name; returns the exit status. */
 int sp_cmd_record(int argc, char **argv);
 int sp_cmd_import(int argc, char **argv);
@@ -26,6 +28,16 @@ enum {
 	SP_EXIT_CANNOT_RUN = 126,
 	SP_EXIT_NOT_FOUND = 127,
 };
+
+/* Length of the text up to its first control character. What comes from files goes to terminals without those: they
+ * would be obeyed. */
+size_t sp_cli_plain(const char *text);
+/* Prints a text with control characters as \xNN. */
+void sp_cli_print(FILE *out, const char *text);
+
+#define SP_CLI_SIZE_TEXT 32
+/* "1.3 MB". */
+void sp_cli_size(uint64_t bytes, char ret[SP_CLI_SIZE_TEXT]);
 
 /* A log that prints "sp: ..." lines on stderr; `verbose` shows debug lines too. */
 struct sp_log sp_cli_log(bool verbose);

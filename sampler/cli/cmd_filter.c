@@ -33,7 +33,8 @@ static struct sp_error *filter(const struct sp_importer_ops *importer, struct sp
 		       result.kept, result.events, result.samples, (double)result.bytes_out / 1e6,
 		       (double)result.bytes_in / 1e6);
 	if (!error && !result.samples)
-		sp_log(options->log, SP_LOG_WARNING, "there is no sample in it");
+		sp_log(options->log, SP_LOG_WARNING,
+		       "there is no sample in it (sp import --list shows which processes the trace has)");
 	free(folder);
 	return error;
 }

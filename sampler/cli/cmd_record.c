@@ -344,11 +344,8 @@ static int exit_status(const struct record *record, const struct sp_session_resu
 static void say_written(const struct record *record, uint64_t bytes)
 {
 	const char *output = record->session.output;
-	char size[32];
-	if (bytes < 1000000)
-		snprintf(size, sizeof(size), "%.1f kB", (double)bytes / 1e3);
-	else
-		snprintf(size, sizeof(size), "%.1f MB", (double)bytes / 1e6);
+	char size[SP_CLI_SIZE_TEXT];
+	sp_cli_size(bytes, size);
 	if (record->serve)
 		sp_log(&record->log, SP_LOG_INFO, "wrote %s (%s)", output, size);
 	else

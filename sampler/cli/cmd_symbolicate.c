@@ -99,6 +99,21 @@ static void put(struct symbolicate *s, const char *text)
 	put_n(s, text, strlen(text));
 }
 
+/* What comes from a file. */
+static void put_foreign(struct symbolicate *s, const char *text)
+{
+	for (;;) {
+		size_t plain = sp_cli_plain(text);
+		char escape[8];
+		put_n(s, text, plain);
+		text += plain;
+		if (!*text)
+			return;
+		snprintf(escape, sizeof(escape), "\\x%02x", (unsigned char)*text++);
+		put(s, escape);
+	}
+}
+
 static void put_number(struct symbolicate *s, const char *before, uint64_t value, unsigned base)
 {
 	char text[24], *at = text + sizeof(text);
@@ -127,7 +142,7 @@ static void put_place(struct symbolicate *s, const struct spsym_frame *frame)
 	if (!frame->file)
 		return;
 	put_n(s, " at ", 4);
-	put(s, frame->file);
+	put_foreign(s, frame->file);
 	if (frame->line)
 		put_number(s, ":", frame->line, 10);
 	if (frame->line && frame->column)
@@ -146,12 +161,12 @@ static void put_text(struct symbolicate *s, const struct asked *asked, const str
 		if (!name && i + 1 == location->frame_count)
 			name = symbol->name;
 		put(s, i ? "    inlined into " : "");
-		put(s, name ? name : "??");
+		put_foreign(s, name ? name : "??");
 		put_place(s, frame);
 		put_n(s, "\n", 1);
 	}
 	if (!location->frame_count && symbol->name) {
-		put(s, symbol->name);
+		put_foreign(s, symbol->name);
 		put_number(s, "+0x", relative - symbol->address, 16);
 		put_n(s, "\n", 1);
 	} else if (!location->frame_count) {
@@ -161,7 +176,7 @@ static void put_text(struct symbolicate *s, const struct asked *asked, const str
 
 static void put_no_address(struct symbolicate *s, const char *text)
 {
-	put(s, text);
+	put_foreign(s, text);
 	put(s, ": ?? (not an address)\n");
 }
 

@@ -77,7 +77,8 @@ static struct sp_error *identify(struct symbols *s, const char *path)
 		write_info(s->json, path, &info);
 		return NULL;
 	}
-	printf("%s: %s%s%s, debug ID %s, code ID %s, base 0x%llx; %s, %s, %s\n", path, kind_name(info.kind),
+	sp_cli_print(stdout, path);
+	printf(": %s%s%s, debug ID %s, code ID %s, base 0x%llx; %s, %s, %s\n", kind_name(info.kind),
 	       *info.arch ? " " : "", info.arch, or_none(info.debug_id), or_none(info.code_id),
 	       (unsigned long long)info.base, info.has_symbols ? "symbols" : "no symbols but dynamic ones",
 	       info.has_debug_info ? "debug information" : "no debug information", info.has_code ? "code" : "no code");
@@ -99,7 +100,9 @@ static struct sp_error *list(struct symbols *s, const char *path)
 	for (size_t i = 0; !error && i < count; i++) {
 		unsigned long long address = base + symbols[i].address;
 		if (!s->json) {
-			printf("%016llx %8llx %s\n", address, (unsigned long long)symbols[i].size, symbols[i].name);
+			printf("%016llx %8llx ", address, (unsigned long long)symbols[i].size);
+			sp_cli_print(stdout, symbols[i].name);
+			putchar('\n');
 			continue;
 		}
 		sp_json_object_begin(s->json);
@@ -131,14 +134,25 @@ static void write_lines(struct sp_json *json, const char *path, const char *text
 	end_line(json);
 }
 
+static void print_lines(const char *path, char *text)
+{
+	sp_cli_print(stdout, path);
+	puts(":");
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		sp_cli_print(stdout, line);
+		putchar('\n');
+	}
+}
+
 /* Makes the module read all that it would read for an answer: what is wrong with it is told, too. */
-static struct sp_error *explain_file(struct symbols *s, const char *path, char **ret)
+static struct sp_error *explain_file(struct symbols *s, const char *path, char **ret, bool *ret_missing)
 {
 	static const uint64_t address = 0;
 	struct spsym_result result = { 0 };
 	spsym_module *module;
 	struct sp_error *error = spsym_module_open_path(s->context, path, &module);
-	if (error && error->code == SP_ERROR_NOT_FOUND) {
+	*ret_missing = error && error->code == SP_ERROR_NOT_FOUND;
+	if (*ret_missing) {
 		const char *slash = strrchr(path, '/');
 		struct spsym_identity identity = { .path = path, .name = slash ? slash + 1 : path };
 		sp_error_destroy(error);
@@ -157,15 +171,16 @@ static struct sp_error *explain_file(struct symbols *s, const char *path, char *
 static struct sp_error *why(struct symbols *s, const char *path)
 {
 	char *text;
-	struct sp_error *error = explain_file(s, path, &text);
+	bool missing;
+	struct sp_error *error = explain_file(s, path, &text, &missing);
 	if (error)
 		return error;
 	if (s->json)
 		write_lines(s->json, path, text);
 	else
-		printf("%s:\n%s", path, text);
+		print_lines(path, text);
 	free(text);
-	return NULL;
+	return missing ? sp_error_create(SP_ERROR_NOT_FOUND, "%s is not there", path) : NULL;
 }
 
 /* ---- The command ---- */

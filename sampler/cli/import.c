@@ -1,7 +1,7 @@
 /* From a trace file to a profile; see import.h. */
 #include "sampler/cli/import.h"
 
-#include "sampler/cli/options.h"
+#include "sampler/cli/cli.h"
 #include "sampler/record/place.h"
 
 #include <inttypes.h>
@@ -183,9 +183,11 @@ static struct sp_error *write_profile(const struct sp_cli_import *import, const 
 		return error;
 	error = sp_profile_builder_write(builder, import->output, &summary);
 	sp_profile_builder_destroy(builder);
-	if (!error && !stat(import->output, &status))
-		sp_log(import->options.log, SP_LOG_INFO, "wrote %s (%.1f MB)", import->output,
-		       (double)status.st_size / 1e6);
+	if (!error && !stat(import->output, &status)) {
+		char size[SP_CLI_SIZE_TEXT];
+		sp_cli_size((uint64_t)status.st_size, size);
+		sp_log(import->options.log, SP_LOG_INFO, "wrote %s (%s)", import->output, size);
+	}
 	return error;
 }
 

@@ -3,6 +3,7 @@
 #include "sampler/cli/mapped_files.h"
 #include "sampler/cli/peers.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,12 +30,8 @@ static int help(int argc, char **argv)
 	return 0;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-	int status;
-	sp_mapped_files_guard();
-	if (sp_peer_by_name(argc, argv, &status))
-		return status;
 	if (argc < 2) {
 		sp_help_overview(stderr);
 		return SP_EXIT_USAGE;
@@ -52,4 +49,17 @@ int main(int argc, char **argv)
 	}
 	return sp_cli_fail(sp_error_create(SP_ERROR_USAGE, "there is no command '%s' (see 'sp help')", name),
 	                   SP_EXIT_USAGE);
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+	sp_mapped_files_guard();
+	if (sp_peer_by_name(argc, argv, &status))
+		return status;
+	status = run(argc, argv);
+	/* Output that went nowhere is no success. */
+	if ((fflush(stdout) || ferror(stdout)) && !status)
+		status = sp_cli_fail(sp_error_from_errno(errno, "cannot write the output"), SP_EXIT_FAILED);
+	return status;
 }

@@ -17,8 +17,9 @@ static struct sp_error *check_output(const char *output)
 	struct stat status;
 	if (stat(output, &status) || S_ISREG(status.st_mode) || S_ISCHR(status.st_mode))
 		return NULL;
-	return sp_error_create(SP_ERROR_USAGE, "cannot write the profile to %s: it is %s; name another file with -o",
-	                       output, S_ISDIR(status.st_mode) ? "a folder" : "not a regular file");
+	return sp_error_create(SP_ERROR_UNSUPPORTED,
+	                       "cannot write the profile to %s: it is %s; name another file with -o", output,
+	                       S_ISDIR(status.st_mode) ? "a folder" : "not a regular file");
 }
 
 /* Why no file can be made beside the output, in the user's terms. */
@@ -28,12 +29,12 @@ static struct sp_error *explain(const char *output, int errnum)
 	int length = slash ? (int)(slash - output) + (slash == output) : 1;
 	const char *folder = slash ? output : ".";
 	if (errnum == ENOENT && !slash)
-		return sp_error_create(SP_ERROR_USAGE,
+		return sp_error_create(SP_ERROR_NOT_FOUND,
 		                       "cannot write the profile to %s: the current folder was deleted; "
 		                       "go to another one, or name one with -o",
 		                       output);
 	if (errnum == ENOENT || errnum == ENOTDIR)
-		return sp_error_create(SP_ERROR_USAGE,
+		return sp_error_create(SP_ERROR_NOT_FOUND,
 		                       "cannot write the profile to %s: there is no folder %.*s; make it, "
 		                       "or name another file with -o",
 		                       output, length, folder);

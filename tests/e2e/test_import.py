@@ -71,8 +71,13 @@ class EtlTest(support.TestCase):
         self.assertTrue(900 < count <= 1000, count)
         profile, _, _ = self.import_trace("--idle")
         self.assertEqual(sum(samples_by_process(profile).values()), 79528)
-        _, result, _ = self.import_trace("--pid", "99999")
-        self.assertIn("the profile is empty: the trace has no such process", result.err)
+        for wrong in (("--pid", "99999"), ("--name", "nosuch")):
+            result = self.sp("import", "-s", "-o", "none.json.gz", *wrong, TRACE)
+            self.assertEqual(result.status, 1, result)
+            self.assertIn("the trace has no such process", result.err)
+            self.assertEqual(list(self.folder.glob("none*")), [])
+        _, result, _ = self.import_trace("--markers", "No-Such-Provider")
+        self.assertIn("there is no event of No-Such-Provider", result.err)
 
     def test_list(self):
         result = self.sp_ok("import", "--list", TRACE)

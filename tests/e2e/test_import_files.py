@@ -171,14 +171,22 @@ class RealFilesTest(FilesTest):
 
     def test_wrong_files(self):
         self.assertIn("none.etl", self.fails("import", "-s", self.folder / "none.etl"))
-        self.assertRegex(self.fails("import", "-s", self.folder), "directory|folder")
+        self.assertRegex(self.fails("import", "-s", self.folder), "not a regular file")
         text = self.folder / "text.etl"
         text.write_text("a text\n" * 100)
         self.assertIn("text.etl: not an ETL file", self.fails("import", "-s", self.trace, text))
         for more in ([], ["--list"]):
             self.assertIn("not a trace that sp knows", self.fails("import", *more, text))
+        zeros = self.folder / "zeros.etl"
+        zeros.write_bytes(bytes(1 << 20))
+        self.assertIn("zeros.etl: not a trace", self.fails("import", "-s", self.archive("zeros.etl.zip", zeros)))
+        pipe = self.folder / "pipe.etl"
+        os.mkfifo(pipe)
+        for command in (["import", "-s"], ["filter", "--pid", PID]):
+            self.assertIn("not a regular file", self.fails(*command, pipe, *["x"] * (command[0] == "filter")))
+        self.assertIn("not a regular file", self.fails("import", "-s", self.trace, pipe))
         missing = self.folder / "no" / "x"
-        self.assertIn("there is no folder", self.fails("import", "-s", "-o", missing, self.trace, status=2))
+        self.assertIn("there is no folder", self.fails("import", "-s", "-o", missing, self.trace))
         self.assertIn("cannot", self.fails("filter", "--pid", PID, self.trace, missing))
 
     def test_load(self):

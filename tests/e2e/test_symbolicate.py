@@ -157,9 +157,28 @@ class SymbolsTest(support.TestCase):
         out = self.sp_ok("symbols", "why", stripped).out
         self.assertIn("/usr/lib/debug/.build-id/", out)
         self.assertIn("not there", out)
-        result = json.loads(self.sp_ok("symbols", "why", "--json", "/nowhere/file").out)
+        missing = self.sp("symbols", "why", "--json", "/nowhere/file")
+        self.assertEqual(missing.status, 1, missing)
+        result = json.loads(missing.out)
         self.assertEqual(result["file"], "/nowhere/file")
         self.assertTrue(any("/nowhere/file" in place for place in result["places"]))
+
+    def test_control_characters_are_shown(self):
+        """What a file says cannot give orders to the terminal."""
+        orders = self.folder / "a\033[2Jb.sym"
+        orders.write_text("MODULE Linux x86_64 0123456789ABCDEF0123456789ABCDEF0 a\033]0;x\007\n"
+                          "FUNC 1000 10 0 f\033[31m\u009b1m\n")
+        for args in (["symbols", "list", orders], ["symbols", "identify", orders], ["symbols", "why", orders],
+                     ["symbolicate", "--relative", orders, "1000", "\033[2J"], ["symbolicate", orders / "no", "1"]):
+            result = self.sp(*args)
+            self.assertNotRegex(result.out + result.err, "[\0-\010\013-\037\177-\u009f]", args)
+            self.assertIn("\\x1b[", result.out + result.err, args)
+
+    def test_lost_output_is_no_success(self):
+        for args in (["--help"], ["symbols", "list", self.program], ["symbolicate", self.program, "0"]):
+            with open("/dev/full", "w") as full:
+                status = subprocess.run([support.SP, *args], stdout=full, stderr=subprocess.PIPE).returncode
+            self.assertEqual(status, 1, args)
 
     def test_usage(self):
         for args in ([], ["identify"], ["nonsense", self.program]):
