@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SILENCE_NS ((uint64_t)2000000000)
+#define SILENCE_NS ((uint64_t)5000000000)
 
 struct sp_stage {
 	struct sp_stage *next; /* all open ones */

@@ -115,7 +115,7 @@ struct sp_error *sp_store_has(struct sp_store *store, const struct sp_store_clai
 struct sp_error *sp_store_adopt(struct sp_store *store, const struct sp_store_claim *claim, bool *ret_done);
 
 /* A file on its way in. One writer a (token, SHA-256) at a time: SP_ERROR_PERMISSION while another one sends. What
- * arrived stays when it breaks off: the next one goes on from *ret_offset. A writer that was silent for two seconds
+ * arrived stays when it breaks off: the next one goes on from *ret_offset. A writer that was silent for five seconds
  * loses its place to a new one, and its further calls fail with SP_ERROR_PERMISSION. */
 struct sp_stage;
 struct sp_error *sp_stage_open(struct sp_store *store, const char *token, const char *sha256, struct sp_stage **ret,

@@ -336,7 +336,7 @@ static void test_refusals(void **state)
 	claim = (struct sp_store_claim){ .sha256 = sha256, .name = "x", .ns = "release", .token = "t" };
 	assert_null(sp_stage_open(store, "t", sha256, &stage, &offset));
 	assert_null(sp_stage_write(stage, self.bytes, 1000));
-	usleep(2100000);
+	usleep(5100000);
 	assert_null(sp_stage_open(store, "t", sha256, &second, &offset));
 	assert_int_equal(offset, 1000);
 	error = sp_stage_write(stage, "x", 1);
