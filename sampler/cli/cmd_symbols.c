@@ -32,9 +32,14 @@ static void end_line(struct sp_json *json)
 static const char *kind_name(enum spsym_kind kind)
 {
 	static const char *const names[] = {
-		[SPSYM_KIND_UNKNOWN] = "unknown",  [SPSYM_KIND_ELF] = "ELF", [SPSYM_KIND_PE] = "PE",
-		[SPSYM_KIND_MACHO] = "Mach-O",     [SPSYM_KIND_PDB] = "PDB", [SPSYM_KIND_BREAKPAD] = "Breakpad",
-		[SPSYM_KIND_KALLSYMS] = "kallsyms"
+		[SPSYM_KIND_UNKNOWN] = "unknown",
+		[SPSYM_KIND_ELF] = "ELF",
+		[SPSYM_KIND_PE] = "PE",
+		[SPSYM_KIND_MACHO] = "Mach-O",
+		[SPSYM_KIND_PDB] = "PDB",
+		[SPSYM_KIND_BREAKPAD] = "Breakpad",
+		[SPSYM_KIND_KALLSYMS] = "kallsyms",
+		[SPSYM_KIND_PORTABLE_PDB] = "portable PDB",
 	};
 	return (size_t)kind < sizeof(names) / sizeof(names[0]) && names[kind] ? names[kind] : "unknown";
 }
@@ -87,6 +92,44 @@ static struct sp_error *identify(struct symbols *s, const char *path)
 
 /* ---- list ---- */
 
+/* A method of a portable PDB: its token, and where it begins in the source. Methods that the compiler made have no
+ * place there. */
+static struct sp_error *list_method(struct symbols *s, spsym_module *module, uint32_t token)
+{
+	struct spsym_method_place place;
+	struct sp_error *error = spsym_method_place(module, token, 0, &place);
+	if (error && error->code == SP_ERROR_NOT_FOUND) {
+		sp_error_destroy(error);
+		return NULL;
+	}
+	if (error)
+		return error;
+	if (s->json) {
+		sp_json_object_begin(s->json);
+		sp_json_key(s->json, "token");
+		sp_json_hex(s->json, token);
+		sp_json_member_string(s->json, "file", place.file);
+		sp_json_key(s->json, "line");
+		sp_json_uint(s->json, place.line);
+		sp_json_key(s->json, "column");
+		sp_json_uint(s->json, place.column);
+		end_line(s->json);
+	} else {
+		printf("%08x %s:%u:%u\n", token, place.file ? place.file : "??", place.line, place.column);
+	}
+	free(place.file);
+	return NULL;
+}
+
+static struct sp_error *list_methods(struct symbols *s, spsym_module *module)
+{
+	uint32_t count;
+	struct sp_error *error = spsym_method_count(module, &count);
+	for (uint32_t i = 1; i <= count && !error; i++)
+		error = list_method(s, module, 0x06000000 | i);
+	return error;
+}
+
 static struct sp_error *list(struct symbols *s, const char *path)
 {
 	const struct spsym_symbol *symbols;
@@ -95,6 +138,11 @@ static struct sp_error *list(struct symbols *s, const char *path)
 	struct sp_error *error = spsym_module_open_path(s->context, path, &module);
 	if (error)
 		return error;
+	if (spsym_module_info(module)->kind == SPSYM_KIND_PORTABLE_PDB) {
+		error = list_methods(s, module);
+		spsym_module_release(module);
+		return error;
+	}
 	uint64_t base = sp_option_given(&s->parsed, "relative") ? 0 : spsym_module_info(module)->base;
 	error = spsym_symbols(module, &symbols, &count);
 	for (size_t i = 0; !error && i < count; i++) {

@@ -275,7 +275,8 @@ const struct sp_command sp_commands[] = {
 	    .summary = "Tell what files are, what symbols they have, and where symbols were looked for",
 	    .description =
 	        "identify: kind, architecture, debug ID and code ID of files of any known kind. list: the symbols "
-	        "that name code, by address. why: the files that the symbols of a file come from, and every place "
+	        "that name code, by address; of a portable PDB the methods, by token, with file and line. why: the "
+	        "files that the symbols of a file come from, and every place "
 	        "that was tried for them, with the result. The status is 1 when a file could not be read.",
 	    .options = symbols_options,
 	    .option_count = COUNT(symbols_options),

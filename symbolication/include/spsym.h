@@ -48,7 +48,8 @@ enum spsym_kind {
 	SPSYM_KIND_MACHO,
 	SPSYM_KIND_PDB,
 	SPSYM_KIND_BREAKPAD,
-	SPSYM_KIND_KALLSYMS
+	SPSYM_KIND_KALLSYMS,
+	SPSYM_KIND_PORTABLE_PDB, /* of .NET: knows methods, not addresses */
 };
 
 /* What a file says of itself. */
@@ -245,6 +246,23 @@ struct spsym_raw_symbol {
 /* In the table's order, of the debug file, else of the binary. ELF only: SP_ERROR_UNSUPPORTED elsewhere. The array is
  * owned by the module. */
 spsym_error *spsym_raw_symbols(spsym_module *module, const struct spsym_raw_symbol **ret, size_t *ret_count);
+
+/* ---- Methods of .NET ---- */
+
+/* A portable PDB has no addresses: a runtime tells which method, and which offset in its intermediate language (IL), an
+ * address belongs to. Methods have tokens: 0x06000001 is the first. */
+struct spsym_method_place {
+	char *file;         /* NULL = unknown; the caller frees it with free() */
+	uint32_t il_offset; /* where this place begins; it holds up to the next one */
+	uint32_t line, column;
+};
+
+/* How many methods the module's debug file has. SP_ERROR_UNSUPPORTED: it is no portable PDB. */
+spsym_error *spsym_method_count(spsym_module *module, uint32_t *ret);
+/* The place in the source of an IL offset of a method. SP_ERROR_NOT_FOUND: there is no such method, or nothing of the
+ * source is there. */
+spsym_error *spsym_method_place(spsym_module *module, uint32_t token, uint32_t il_offset,
+                                struct spsym_method_place *ret);
 
 /* ---- Bytes of code, for a disassembler ---- */
 

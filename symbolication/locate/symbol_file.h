@@ -16,7 +16,7 @@ struct sp_symbol_file {
 	struct sp_symbols kallsyms;       /* SPSYM_KIND_KALLSYMS */
 	struct sp_pdb *pdb;               /* owned; SPSYM_KIND_PDB */
 	struct sp_breakpad *breakpad;     /* owned; SPSYM_KIND_BREAKPAD */
-	struct sp_portable_pdb *portable; /* owned; SPSYM_KIND_PDB of .NET, which knows no addresses */
+	struct sp_portable_pdb *portable; /* owned; SPSYM_KIND_PORTABLE_PDB */
 	struct sp_file_map map;           /* what those three read, if it was mapped for them */
 	uint8_t *unpacked;                /* owned; what they read, if it was unpacked for them */
 	struct sp_source *source;         /* owned; what they read, if it came from a reader */

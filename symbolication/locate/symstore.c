@@ -77,13 +77,13 @@ static bool add_store(struct element *element, const char *text, size_t length)
 }
 
 /* The stores between asterisks. An empty one is the default cache, an empty last one Microsoft's server; a chain that
- * has only a server gets the default cache in front. */
+ * has only a server gets the default cache in front, unless it has one by "cache*". */
 static bool parse_chain(const struct sp_symstore *store, struct element *element, const char *text, size_t length)
 {
 	const char *end = text + length;
 	bool ok = true;
 	bool only = !memchr(text, '*', length);
-	if (only && (!length || is_url(text, length)))
+	if (only && !element->count && (!length || is_url(text, length)))
 		ok = add_store(element, store->cache, strlen(store->cache));
 	while (ok) {
 		const char *star = memchr(text, '*', (size_t)(end - text));

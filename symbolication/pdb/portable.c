@@ -140,7 +140,7 @@ struct sp_error *sp_portable_pdb_open(const uint8_t *bytes, size_t size, const c
 	struct sp_portable_pdb *pdb = calloc(1, sizeof(*pdb));
 	if (!pdb)
 		return sp_error_no_memory();
-	pdb->info.kind = SPSYM_KIND_PDB;
+	pdb->info.kind = SPSYM_KIND_PORTABLE_PDB;
 	pdb->blobs = sp_cursor_init(NULL, 0);
 	struct sp_cursor file = sp_cursor_init(bytes, size);
 	struct sp_error *error = read_streams(pdb, file);

@@ -172,6 +172,7 @@ static struct sp_error *take_facts(const uint8_t *output, size_t output_size, si
 		ret->kind = SP_STORE_OBJECT;
 		break;
 	case SPSYM_KIND_PDB:
+	case SPSYM_KIND_PORTABLE_PDB:
 		ret->kind = SP_STORE_PDB;
 		break;
 	case SPSYM_KIND_BREAKPAD:

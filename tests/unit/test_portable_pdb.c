@@ -94,6 +94,14 @@ static void build(void)
 	put(blobs, sizeof(blobs));
 }
 
+static void write_image(const char *name)
+{
+	FILE *file = fopen(in_folder("%s", name), "wb");
+	assert_non_null(file);
+	assert_int_equal(fwrite(image, 1, image_size, file), image_size);
+	fclose(file);
+}
+
 static void expect(const struct sp_portable_pdb *pdb, uint32_t method, uint32_t offset, const char *file, uint32_t line,
                    uint32_t column)
 {
@@ -138,7 +146,37 @@ static void test_places(void **state)
 	/* The library knows the file by its ID. */
 	struct spsym_file_info info;
 	assert_null(spsym_identify_bytes(image, image_size, &info));
-	assert_int_equal(info.kind, SPSYM_KIND_PDB);
+	assert_int_equal(info.kind, SPSYM_KIND_PORTABLE_PDB);
+	struct spsym_context *context;
+	struct spsym_module *module;
+	struct spsym_method_place place;
+	uint32_t count;
+	write_image("a.pdb");
+	assert_null(spsym_context_create(NULL, &context));
+	assert_null(spsym_module_open_path(context, in_folder("a.pdb"), &module));
+	assert_null(spsym_method_count(module, &count));
+	assert_int_equal(count, 3);
+	assert_null(spsym_method_place(module, 0x06000003, 2, &place));
+	assert_string_equal(place.file, "src/a.cs");
+	assert_int_equal(place.line, 107);
+	assert_int_equal(place.column, 2);
+	assert_int_equal(place.il_offset, 2);
+	free(place.file);
+	/* No such method, a method without a place, another kind of token. */
+	static const uint32_t none[] = { 0x06000004, 0x06000002, 0x02000001 };
+	for (unsigned i = 0; i < 3; i++) {
+		spsym_error *missing = spsym_method_place(module, none[i], 0, &place);
+		assert_int_equal(missing->code, SP_ERROR_NOT_FOUND);
+		spsym_error_destroy(missing);
+	}
+	spsym_module_release(module);
+	write_text("b.sym", "MODULE Linux x86_64 000102030405060708090A0B0C0D0E0F0 b\nFUNC 10 4 0 f\n");
+	assert_null(spsym_module_open_path(context, in_folder("b.sym"), &module));
+	spsym_error *other = spsym_method_count(module, &count);
+	assert_int_equal(other->code, SP_ERROR_UNSUPPORTED);
+	spsym_error_destroy(other);
+	spsym_module_release(module);
+	spsym_context_destroy(context);
 	assert_string_equal(info.debug_id, "0403020106050807090A0B0C0D0E0F101");
 }
 

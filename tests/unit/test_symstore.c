@@ -5,6 +5,8 @@
 
 #include "fake_server.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <zlib.h>
 
 static struct spsym_file_info dll, pdb, other;
@@ -370,6 +372,104 @@ static void test_servers(void **state)
 	must_run("test $(wc -l <served/requests) = 1");
 }
 
+/* Every element that a path may have; Microsoft's server is asked only when a path or an option says so. */
+static void test_syntax(void **state)
+{
+	(void)state;
+	char url[100], *tried;
+	snprintf(url, sizeof(url), "http://127.0.0.1:%u/good", port);
+	must_run("mkdir -p served/a.pdb/%s && cp b1/a.pdb served/a.pdb/%s/", pdb.debug_id, pdb.debug_id);
+	/* A cache for all that follows; a server alone, and with blanks around it. */
+	assert_int_equal(find(text_of("cache*%s; %s ", in_folder("near"), url), NULL, false, NULL), 'd');
+	must_run("cmp b1/a.pdb near/a.pdb/%s/a.pdb && ! test -e sp-cache/windows-symbols/a.pdb", pdb.debug_id);
+	assert_int_equal(find(text_of("cache*%s", in_folder("near")), NULL, true, NULL), 'd');
+	/* An empty store is the default cache. */
+	assert_int_equal(find(text_of("SRV**%s", url), NULL, false, NULL), 'd');
+	must_run("cmp b1/a.pdb sp-cache/windows-symbols/a.pdb/%s/a.pdb && rm -r sp-cache", pdb.debug_id);
+	assert_int_equal(find(text_of("symsrv*symsrv.dll*%s*%s", in_folder("far"), url), NULL, false, NULL), 'd');
+	must_run("cmp b1/a.pdb far/a.pdb/%s/a.pdb", pdb.debug_id);
+	/* The second variable of the environment. */
+	setenv("_NT_ALT_SYMBOL_PATH", text_of("srv*%s", in_folder("far")), 1);
+	assert_int_equal(find(NULL, NULL, true, NULL), 'd');
+	unsetenv("_NT_ALT_SYMBOL_PATH");
+	static const char *const asking[][2] = { { "srv*", NULL }, { "srv**", NULL }, { "", "microsoft" } };
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(find(asking[i][0], asking[i][1], true, &tried), '-');
+		assert_non_null(
+		    strstr(tried, "https://msdl.microsoft.com/download/symbols: not asked, downloads are off"));
+		free(tried);
+	}
+	static const char *const silent[] = { NULL, "srv*/nowhere", "cache*/nowhere" };
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(find(silent[i], NULL, true, &tried), '-');
+		assert_null(strstr(tried, "microsoft"));
+		free(tried);
+	}
+}
+
+/* What a download told of itself. */
+struct reports {
+	atomic_uint running, most, count;
+	uint64_t last, total;
+};
+
+static bool on_progress(void *context, const char *address, uint64_t done, uint64_t total)
+{
+	struct reports *r = context;
+	unsigned now = atomic_fetch_add(&r->running, 1) + 1;
+	if (now > atomic_load(&r->most))
+		atomic_store(&r->most, now);
+	atomic_fetch_add(&r->count, 1);
+	if (strstr(address, "a.pdb")) {
+		r->last = done;
+		r->total = total;
+	}
+	usleep(2000);
+	atomic_fetch_sub(&r->running, 1);
+	return true;
+}
+
+static void *find_in_thread(void *context)
+{
+	struct spsym_identity identity = { .name = "a.dll", .debug_name = "a.pdb", .debug_id = pdb.debug_id };
+	spsym_module *module;
+	spsym_error *error = spsym_module_find(context, &identity, &module);
+	if (error)
+		return error;
+	spsym_module_release(module);
+	return NULL;
+}
+
+/* Threads that want files at once wait for each other, and the download is told while it runs. */
+static void test_one_at_a_time(void **state)
+{
+	(void)state;
+	struct reports reports = { 0 };
+	pthread_t threads[4];
+	spsym_context *context;
+	struct spsym_options options = { .symbol_path = text_of("srv*%s*http://127.0.0.1:%u/good", in_folder("near"),
+		                                                port),
+		                         .progress = on_progress,
+		                         .progress_context = &reports };
+	must_run("mkdir -p served/a.pdb/%s && cp b1/a.pdb served/a.pdb/%s/", pdb.debug_id, pdb.debug_id);
+	size_t size;
+	free(read_bytes("b1/a.pdb", &size));
+	assert_null(spsym_context_create(&options, &context));
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, find_in_thread, context), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		void *error;
+		pthread_join(threads[i], &error);
+		assert_null(error);
+	}
+	spsym_context_destroy(context);
+	assert_true(reports.count > 0);
+	assert_int_equal(reports.most, 1);
+	assert_int_equal(reports.last, size);
+	assert_int_equal(reports.total, size);
+	must_run("test $(grep -c pdb served/requests) = 1");
+}
+
 /* Without a PDB the binary comes by its code ID; its code is there for a module whose PDB came first. */
 static void test_binaries(void **state)
 {
@@ -409,6 +509,8 @@ int main(void)
 		cmocka_unit_test_setup(test_local_stores, clean),
 		cmocka_unit_test_setup(test_refused, clean),
 		cmocka_unit_test_setup(test_servers, clean),
+		cmocka_unit_test_setup(test_syntax, clean),
+		cmocka_unit_test_setup(test_one_at_a_time, clean),
 		cmocka_unit_test_setup(test_binaries, clean),
 	};
 	if (system("command -v clang lld-link llvm-readobj python3 >/dev/null 2>&1") != 0) {

@@ -344,7 +344,32 @@ static const char x64_source[] =
     " sub rsp, 0x30\n .seh_stackalloc 0x30\n lea r13, [rsp+0x30]\n .seh_setframe r13, 0x30\n .seh_endprologue\n nop\n"
     " lea rsp, [r13+0x00]\n pop r13\n pop r15\n pop r12\n jmp plain\n .seh_endproc\n"
     "early: .seh_proc early\n mov [rsp+8], rbx\n sub rsp, 0x28\n .seh_stackalloc 0x28\n .seh_savereg rbx, 0x30\n"
-    " .seh_endprologue\n nop\n mov rbx, [rsp+0x30]\n add rsp, 0x28\n ret\n .seh_endproc\n";
+    " .seh_endprologue\n nop\n mov rbx, [rsp+0x30]\n add rsp, 0x28\n ret\n .seh_endproc\n"
+    /* Operations with operands of 32 bits. */
+    "far: .seh_proc far\n push rsi\n .seh_pushreg rsi\n sub rsp, 0x90000\n .seh_stackalloc 0x90000\n"
+    " mov [rsp+0x8fff0], rbx\n .seh_savereg rbx, 0x8fff0\n movaps [rsp+0x8ffe0], xmm7\n .seh_savexmm xmm7, 0x8ffe0\n"
+    " .seh_endprologue\n nop\n mov rbx, [rsp+0x8fff0]\n add rsp, 0x90000\n pop rsi\n ret\n .seh_endproc\n"
+    /* Version 2, which tells where epilogues are, by hand: the assembler knows it only from LLVM 20 on. */
+    "second: push rbx\n sub rsp, 0x20\n nop\n nop\n add rsp, 0x20\n pop rbx\n ret\nsecond_end:\n"
+    ".section .xdata,\"dr\"\nsecond_info: .byte 2, 5, 4, 0\n .byte 6, 0x16, 0, 0x06, 5, 0x32, 1, 0x30\n"
+    ".section .pdata,\"dr\"\n .long second@IMGREL, second_end@IMGREL, second_info@IMGREL\n";
+
+/* The first part has a prologue of its own, the second one saves another register and is chained to the first. */
+static const char chained_source[] =
+    ".intel_syntax noprefix\n"
+    ".text\n"
+    "chained: .seh_proc chained\n push rbx\n .seh_pushreg rbx\n sub rsp, 0x30\n .seh_stackalloc 0x30\n"
+    " .seh_endprologue\n nop\n .seh_startchained\n mov [rsp+0x20], rsi\n .seh_savereg rsi, 0x20\n .seh_endprologue\n"
+    " nop\n nop\n mov rsi, [rsp+0x20]\n .seh_endchained\n add rsp, 0x30\n pop rbx\n ret\n .seh_endproc\n";
+
+/* What the processor pushes at an interrupt lies beyond what the prologues do. */
+static const char interrupt_source[] =
+    ".intel_syntax noprefix\n"
+    ".text\n"
+    "plain: .seh_proc plain\n .seh_pushframe\n push rbp\n .seh_pushreg rbp\n sub rsp, 0x20\n .seh_stackalloc 0x20\n"
+    " .seh_endprologue\n nop\n nop\n ret\n .seh_endproc\n"
+    "coded: .seh_proc coded\n .seh_pushframe @code\n push rbp\n .seh_pushreg rbp\n sub rsp, 0x20\n"
+    " .seh_stackalloc 0x20\n .seh_endprologue\n nop\n nop\n ret\n .seh_endproc\n";
 
 static const char arm64_source[] =
     ".text\n"
@@ -367,7 +392,13 @@ static const char arm64_source[] =
     " sub sp, sp, #4080\n .seh_stackalloc 4080\n .seh_endprologue\n nop\n .seh_startepilogue\n add sp, sp, #4080\n"
     " .seh_stackalloc 4080\n ldr x30, [sp, #48]\n .seh_save_reg x30, 48\n ldp x23, x24, [sp, #32]\n .seh_save_next\n"
     " ldp x21, x22, [sp, #16]\n .seh_save_regp x21, 16\n ldp x19, x20, [sp], #64\n .seh_save_r19r20_x 64\n"
-    " .seh_endepilogue\n ret\n .seh_endproc\n";
+    " .seh_endepilogue\n ret\n .seh_endproc\n"
+    "vector: .seh_proc vector\n stp d8, d9, [sp, #-64]!\n .seh_save_fregp_x d8, 64\n str d10, [sp, #16]\n"
+    " .seh_save_freg d10, 16\n str x19, [sp, #24]\n .seh_save_reg x19, 24\n stp x29, x30, [sp, #32]\n"
+    " .seh_save_fplr 32\n str d11, [sp, #-16]!\n .seh_save_freg_x d11, 16\n .seh_nop\n nop\n .seh_endprologue\n nop\n"
+    " .seh_startepilogue\n ldr d11, [sp], #16\n .seh_save_freg_x d11, 16\n ldp x29, x30, [sp, #32]\n"
+    " .seh_save_fplr 32\n ldr x19, [sp, #24]\n .seh_save_reg x19, 24\n ldr d10, [sp, #16]\n .seh_save_freg d10, 16\n"
+    " ldp d8, d9, [sp], #64\n .seh_save_fregp_x d8, 64\n .seh_endepilogue\n ret\n .seh_endproc\n";
 
 static void make(const char *name, const char *target, const char *text)
 {
@@ -388,8 +419,72 @@ static void test_own(void **state)
 	}
 	make("x64", "x86_64", x64_source);
 	make("arm64", "aarch64", arm64_source);
-	assert_int_equal(follow_all(&x64, in_folder("x64.dll"), false, 5), 8 + 5 + 11 + 10 + 5);
-	assert_int_equal(follow_all(&arm64, in_folder("arm64.dll"), false, 4), 7 + 13 + 7 + 11);
+	assert_int_equal(follow_all(&x64, in_folder("x64.dll"), false, 7), 8 + 5 + 11 + 10 + 5 + 8 + 6);
+	assert_int_equal(follow_all(&arm64, in_folder("arm64.dll"), false, 5), 7 + 13 + 7 + 11 + 12);
+}
+
+static uint64_t open_module(const char *name, struct sp_object **object, struct sp_pe_module **module)
+{
+	struct sp_function_range *functions;
+	size_t count;
+	assert_null(sp_object_open_path(in_folder("%s", name), object));
+	assert_null(sp_pe_module_create(*object, module));
+	assert_null(sp_object_functions(*object, &functions, &count));
+	uint64_t start = functions[0].address - sp_object_info(*object)->base;
+	free(functions);
+	return start;
+}
+
+static void test_chained(void **state)
+{
+	(void)state;
+	struct sp_object *object;
+	struct sp_pe_module *module;
+	if (!have("clang") || !have("lld-link")) {
+		skip_part("chained unwind information", "clang or lld is not installed");
+		return;
+	}
+	make("chained", "x86_64", chained_source);
+	char *text = output_of("llvm-readobj --unwind chained.dll | grep -c Chain");
+	assert_int_equal(strtoul(text, NULL, 10) > 0, 1);
+	free(text);
+	uint64_t start = open_module("chained.dll", &object, &module);
+	/* push, sub, nop; mov, nop, nop, mov; add, pop, ret */
+	assert_int_equal(follow(&x64, object, module, UINT64_C(0x7ff600000000), start, start + 1 + 4 + 1 + 5 + 2 + 5,
+	                        false, "chained"),
+	                 7);
+	sp_pe_module_destroy(module);
+	sp_object_destroy(object);
+}
+
+static void test_interrupts(void **state)
+{
+	(void)state;
+	struct sp_object *object;
+	struct sp_pe_module *module;
+	if (!have("clang") || !have("lld-link")) {
+		skip_part("machine frames", "clang or lld is not installed");
+		return;
+	}
+	make("interrupt", "x86_64", interrupt_source);
+	uint64_t start = open_module("interrupt.dll", &object, &module), base = UINT64_C(0x7ff600000000);
+	for (unsigned coded = 0; coded < 2; coded++) {
+		static struct machine m;
+		uint64_t sp = STACK_BASE + 0x8000, frame = sp + 0x28 + 8 * coded;
+		m.regs = (struct sp_regs){ .arch = SP_ARCH_X86_64, .known = UINT64_MAX >> 31 };
+		m.regs.value[SP_X86_64_RSP] = sp;
+		m.regs.value[SP_X86_64_RIP] = base + start + coded * 8 + 6; /* push, sub, nop, nop, ret */
+		store(&m, sp + 0x20, 0x1234);
+		store(&m, frame, 0x7ff6000abcde);
+		store(&m, frame + 24, STACK_BASE + 0x9008);
+		const struct sp_pe_memory memory = { load, &m };
+		assert_int_equal(sp_pe_step(module, base, true, &m.regs, &memory), SP_PE_INTERRUPTED);
+		assert_int_equal(m.regs.value[SP_X86_64_RIP], 0x7ff6000abcde);
+		assert_int_equal(m.regs.value[SP_X86_64_RSP], STACK_BASE + 0x9008);
+		assert_int_equal(m.regs.value[SP_X86_64_RBP], 0x1234);
+	}
+	sp_pe_module_destroy(module);
+	sp_object_destroy(object);
 }
 
 /* Packed data as clang makes it for compiled code, and the prologues of programs. */
@@ -491,10 +586,8 @@ static void test_stack(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_own),
-		cmocka_unit_test(test_compiled),
-		cmocka_unit_test(test_shared),
-		cmocka_unit_test(test_stack),
+		cmocka_unit_test(test_own),      cmocka_unit_test(test_chained), cmocka_unit_test(test_interrupts),
+		cmocka_unit_test(test_compiled), cmocka_unit_test(test_shared),  cmocka_unit_test(test_stack),
 	};
 	make_folder(NULL);
 	int failed = 0;
