@@ -47,7 +47,10 @@ class RealStacks(support.TestCase):
         ours, theirs = frame_lists(ours), frame_lists(theirs)
         self.assertEqual(len(ours), len(theirs))
         self.assertGreater(len(ours), 200)
-        different = [i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b]
+        # libdw 0.190 gives up some stacks after a frame or two that sp follows to the root: no contradiction.
+        shorter = [i for i, (a, b) in enumerate(zip(ours, theirs)) if len(b) < len(a) and a[: len(b)] == b]
+        self.assertLessEqual(len(shorter), len(ours) // 100, shorter)
+        different = [i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b and i not in shorter]
         # One in a thousand; one at all is no proof of more on this few samples.
         self.assertLessEqual(len(different), max(1, len(ours) // 1000), different)
 
