@@ -83,7 +83,7 @@ struct sp_error *sp_go_open(struct sp_object *object, struct sp_go **ret)
 	*go = (struct sp_go){ .object = object, .address = address, .form = form_of(sp_cursor_u32(&c)) };
 	sp_cursor_skip(&c, 2);
 	go->quantum = sp_cursor_u8(&c);
-	go->pointer = sp_cursor_u8(&c);
+	go->pointer = sp_cursor_u8(&c) == 4 ? 4 : 8; /* as sp_go_find() has checked */
 	if (go->form == SP_GO_1_2)
 		read_header_1_2(go, &table, &c);
 	else

@@ -35,7 +35,7 @@ void http_reset_socket(int fd)
 {
 #ifdef __linux__
 	/* Dissolving the association sends the reset at once, whatever is done with the socket after. */
-	connect(fd, &(struct sockaddr){ .sa_family = AF_UNSPEC }, sizeof(struct sockaddr));
+	(void)connect(fd, &(struct sockaddr){ .sa_family = AF_UNSPEC }, sizeof(struct sockaddr));
 #else
 	struct linger none = { 1, 0 };
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, (const void *)&none, sizeof(none));
