@@ -163,7 +163,7 @@ class Upload(support.TestCase):
         self.assertRegex(transfers[2].decode("latin-1"), r"^PUT \S+\?offset=[1-9]")
         self.assertEqual(self.server.ask("GET", f"/buildid/{build_id}/executable")[2], program.read_bytes())
 
-    @support.needs("cmake", "gdb", "debuginfod-find")
+    @support.needs("cmake", "ninja", "gdb", "debuginfod-find")
     def test_a_newcomers_project(self):
         project, clean = self.folder / "project", self.folder / "clean"
         project.mkdir()
@@ -172,7 +172,8 @@ class Upload(support.TestCase):
             (project / name).write_text(text)
         for number, kind in enumerate(("Debug", "RelWithDebInfo")):
             build = self.folder / f"build{number}"
-            for command in (("cmake", "-S", project, "-B", build, f"-DCMAKE_BUILD_TYPE={kind}"), ("cmake", "--build", build)):
+            configure = ("cmake", "-G", "Ninja", "-S", project, "-B", build, f"-DCMAKE_BUILD_TYPE={kind}")
+            for command in (configure, ("cmake", "--build", build)):
                 result = support.run(*command)
                 self.assertEqual(result.status, 0, result)
             result = self.upload("--sources", "--ref", f"build-{number}", build)

@@ -160,7 +160,7 @@ static bool resolve(void *context, const char *debug_name, const char *debug_id,
 	return true;
 }
 
-static char expected_reply[8192];
+static char expected_reply[65536];
 
 /* The same through a request of the API. The first reply is the right one. */
 static spsym_error *request(const struct subject *subject, enum answer *ret)
@@ -180,10 +180,13 @@ static spsym_error *request(const struct subject *subject, enum answer *ret)
 		spsym_context_destroy(context);
 		return error;
 	}
-	int size = snprintf(body, sizeof(body),
-	                    "{\"jobs\":[{\"memoryMap\":[[\"a\",\"%s\"]],\"stacks\":[[[0,%llu],[0,%llu]]]}]}",
-	                    subject->identity.debug_id, (unsigned long long)subject->addresses[0],
-	                    (unsigned long long)subject->addresses[0] + 8);
+	int size = snprintf(body, sizeof(body), "{\"jobs\":[{\"memoryMap\":[[\"a\",\"%s\"]],\"stacks\":[[",
+	                    subject->identity.debug_id);
+	/* Some of these are of inlined functions, whatever compiler it was. */
+	for (unsigned i = 0; i < 24; i++)
+		size += snprintf(body + size, sizeof(body) - (size_t)size, "%s[0,%llu]", i ? "," : "",
+		                 (unsigned long long)subject->addresses[0] + 8 * i);
+	size += snprintf(body + size, sizeof(body) - (size_t)size, "]]}]}");
 	error = sp_api_handle(api, "/symbolicate/v5", body, (size_t)size, &reply, &status);
 	if (!error && reply.size < sizeof(expected_reply)) {
 		if (!expected_reply[0])
