@@ -410,7 +410,7 @@ class TestAttach(CaptureTestCase):
             capture = self.as_user("-p", process.pid, "-d", "2")
         self.assertFalse(capture.info["whole_system"])
         self.check(capture, process.pid, 1)
-        # All CPU time that the switch records tell of has its samples.
+        # All CPU time that the switch records tell of has its samples, and no more; on a busy machine both are rough.
         samples = capture.of("sample", process.pid)
         begin, end = samples[0]["time"], samples[-1]["time"]
         on_cpu, since = 0, {}
@@ -421,7 +421,7 @@ class TestAttach(CaptureTestCase):
                 on_cpu += max(0, min(event["time"], end) - max(since.pop(event["tid"]), begin))
         sampled = sum(sample["period"] for sample in samples)
         self.assertGreater(sampled, on_cpu * 0.7)
-        self.assertLess(sampled, on_cpu * 1.1)
+        self.assertLess(sampled, on_cpu * 1.3)
 
     def test_whole_tree(self):
         burn = support.build_program("burn.c", "-O1", "-pthread")
