@@ -121,8 +121,12 @@ class Files(support.TestCase):
         (self.server.folder / "away").rename(blobs)
         found = support.run("debuginfod-find", "debuginfo", self.build_id, env=env)
         self.assertEqual(found.status, 0, found)
-        statuses = {json.loads(line)["status"] for line in self.server.log if "/buildid/" in line}
-        self.assertEqual(statuses, {0, 200})
+
+        def statuses():
+            return {json.loads(line)["status"] for line in list(self.server.log) if "/buildid/" in line}
+
+        support.wait_for(lambda: 200 in statuses(), "the last line of the access log")
+        self.assertEqual(statuses(), {0, 200})
 
     def find_line(self, *command):
         """Runs a symbolizer on the stripped program alone, with nothing else at hand, at the start of work()."""
@@ -222,8 +226,13 @@ class Files(support.TestCase):
             self.assertEqual((status, body), (200, expected))
             self.assertEqual(self.server.ask("GET", path)[0], 404)
         self.get(f"/buildid/{self.build_id}/debuginfo")
-        metrics = self.server.ask("GET", "/metrics", port=self.server.admin_port)[2].decode()
-        self.assertIn('sp_requests_total{route="buildid",status="2xx"} 1\n', metrics)
+
+        def metrics_now():
+            return self.server.ask("GET", "/metrics", port=self.server.admin_port)[2].decode()
+
+        # A request counts when it is over, which its client may know first.
+        support.wait_for(lambda: 'sp_requests_total{route="buildid",status="2xx"} 1\n' in metrics_now(), "the count of requests")
+        metrics = metrics_now()
         self.assertIn("sp_store_files 2\n", metrics)
         self.assertIn(f"sp_upload_bytes_total {self.program.stat().st_size + self.debug.stat().st_size}\n", metrics)
         self.get(f"/t/{self.token}/buildid/{self.build_id}/debuginfo")

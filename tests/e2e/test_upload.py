@@ -67,8 +67,11 @@ class Upload(support.TestCase):
         second = self.upload("--json", folder)
         self.assertEqual(second.status, 0, second)
         self.assertEqual({row["result"] for row in json.loads(second.out)}, {"there", "left out"})
-        sent = [line for line in self.server.log if '"PUT"' in line]
-        self.assertEqual(len(sent), 2, sent)
+        self.wait_for_puts(2)
+
+    def wait_for_puts(self, count):
+        """The server tells of a request when it is over, which its client may know first."""
+        support.wait_for(lambda: len([line for line in list(self.server.log) if '"PUT"' in line]) == count, f"{count} files sent")
 
     def test_sources(self):
         program, debug, build_id = server_support.build(self)
@@ -81,9 +84,9 @@ class Upload(support.TestCase):
         # Another binary of the same sources: their bytes are not sent again.
         _, other, _ = server_support.build(self, "other")
         shutil.copy(other.parent / "other.c", self.folder / "kept")
-        before = len([line for line in self.server.log if '"PUT"' in line])
+        self.wait_for_puts(2)
         self.assertEqual(self.upload("--sources", other).status, 0)
-        support.wait_for(lambda: len([line for line in self.server.log if '"PUT"' in line]) == before + 1, "one file sent")
+        self.wait_for_puts(3)
 
     def test_refusals_and_failures(self):
         program, debug, _ = server_support.build(self)
