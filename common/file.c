@@ -18,6 +18,16 @@ static bool is_separator(char c)
 #endif
 }
 
+const char *sp_file_base_name(const char *path)
+{
+	const char *base = path;
+	for (const char *at = path; *at; at++) {
+		if (*at == '/' || *at == '\\')
+			base = at + 1;
+	}
+	return base;
+}
+
 struct sp_error *sp_file_make_folders(const char *path)
 {
 	size_t length = strlen(path);

@@ -48,6 +48,9 @@ struct sp_error *sp_file_make_folders(const char *path);
 /* Reads a small file (e.g. of /proc) whole, at most `limit` bytes, NUL-terminated; the caller frees *ret. */
 struct sp_error *sp_file_read(const char *path, size_t limit, char **ret, size_t *ret_size);
 
+/* The last part of a path of Windows or Unix, whatever this system's is. */
+const char *sp_file_base_name(const char *path);
+
 /* sp's cache folder for `part` ("symbols", …): $SP_CACHE_DIR, else $XDG_CACHE_HOME/sp, else ~/.cache/sp, under sudo the
  * user's (on Windows %LOCALAPPDATA%\sp). Made when absent. The caller frees *ret. */
 struct sp_error *sp_file_cache_folder(const char *part, char **ret);

@@ -2,6 +2,7 @@
  * spans two chunks (only strings and numbers can) is gathered in `scratch`; everything else is one byte at a time. */
 #include "common/json_read.h"
 
+#include "common/hex.h"
 #include "common/json_plain.h"
 
 #include <stdlib.h>
@@ -253,16 +254,12 @@ static bool read_hex4(struct sp_json_reader *reader, uint32_t *ret)
 {
 	*ret = 0;
 	for (unsigned i = 0; i < 4; i++) {
-		int c = look(reader);
-		uint32_t digit = c >= '0' && c <= '9'   ? (uint32_t)c - '0'
-		                 : c >= 'a' && c <= 'f' ? (uint32_t)c - 'a' + 10
-		                 : c >= 'A' && c <= 'F' ? (uint32_t)c - 'A' + 10
-		                                        : 16;
-		if (digit == 16) {
+		int digit = sp_hex_digit(look(reader));
+		if (digit < 0) {
 			sp_json_read_fail(reader, "a bad \\u escape");
 			return false;
 		}
-		*ret = *ret << 4 | digit;
+		*ret = *ret << 4 | (uint32_t)digit;
 		reader->at++;
 	}
 	return true;
@@ -364,6 +361,22 @@ bool sp_json_read_string(struct sp_json_reader *reader, const char **ret, size_t
 			return false;
 		}
 	}
+}
+
+const char *sp_json_read_copy(struct sp_json_reader *reader, struct sp_arena *arena)
+{
+	const char *string;
+	size_t length;
+	if (!sp_json_read_string(reader, &string, &length))
+		return NULL;
+	if (memchr(string, 0, length)) {
+		sp_json_read_fail(reader, "a NUL in a string");
+		return NULL;
+	}
+	const char *copy = sp_arena_strndup(arena, string, length);
+	if (!copy)
+		sp_json_read_fail(reader, "out of memory");
+	return copy;
 }
 
 /* ---- The other values ---- */

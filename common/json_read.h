@@ -11,11 +11,13 @@
 #ifndef SP_COMMON_JSON_READ_H
 #define SP_COMMON_JSON_READ_H
 
+#include "common/arena.h"
 #include "common/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Gives the next bytes of the text, *ret_size 0 at its end; they stay valid until the next call. */
 typedef struct sp_error *(*sp_json_fill_fn)(void *context, const char **ret, size_t *ret_size);
@@ -61,11 +63,18 @@ bool sp_json_read_array(struct sp_json_reader *reader);
 /* The next member of the innermost object: its key, valid until the next call, NUL-terminated is not promised. False
  * (and the object is left) at its end. The value must then be read or skipped. */
 bool sp_json_next_key(struct sp_json_reader *reader, const char **ret, size_t *ret_length);
+/* Whether a key, or a string's text, is `name`. */
+static inline bool sp_json_key_is(const char *key, size_t length, const char *name)
+{
+	return length == strlen(name) && !memcmp(key, name, length);
+}
 /* True when there is a further item in the innermost array; false (and the array is left) at its end. */
 bool sp_json_next_item(struct sp_json_reader *reader);
 
 /* A string, decoded; valid until the next call of any function. */
 bool sp_json_read_string(struct sp_json_reader *reader, const char **ret, size_t *ret_length);
+/* The same as a copy that ends in a NUL; one with a NUL inside is an error. NULL on errors, a lack of memory too. */
+const char *sp_json_read_copy(struct sp_json_reader *reader, struct sp_arena *arena);
 /* A whole number from 0 to 2^64 - 1; one with a sign, fraction or exponent is an error. */
 bool sp_json_read_u64(struct sp_json_reader *reader, uint64_t *ret);
 bool sp_json_read_bool(struct sp_json_reader *reader, bool *ret);

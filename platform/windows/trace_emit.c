@@ -5,6 +5,8 @@
  * before it. */
 #include "platform/windows/trace.h"
 
+#include "common/file.h"
+
 #include <stdio.h>
 
 /* DPCs and interrupts run on whatever thread has the CPU. A frame between its own and theirs says so: a function at an
@@ -255,15 +257,6 @@ static struct sp_error *put_thread(struct emitter *e, uint32_t index)
 	return put(e, &record);
 }
 
-static const char *base_name(const char *path)
-{
-	const char *base = path;
-	for (const char *at = path; *at; at++)
-		if (*at == '\\' || *at == '/')
-			base = at + 1;
-	return base;
-}
-
 static const char *arch_name(const struct sp_trace *trace)
 {
 	switch (trace->arch) {
@@ -296,7 +289,7 @@ static struct sp_error *module_of(struct emitter *e, const struct sp_trace_image
 	char path[2048], debug_id[48] = "", code_id[32] = "", key[2200];
 	const char *nt_path = sp_trace_get(trace, image->path), *debug_name = NULL;
 	sp_trace_dos_path(trace, nt_path ? nt_path : "", path, sizeof(path));
-	const char *name = base_name(path);
+	const char *name = sp_file_base_name(path);
 	if (!*name && ids && ids->name != SP_INTERN_NONE)
 		name = sp_trace_get(trace, ids->name);
 	if (ids && ids->has_debug) {
@@ -324,7 +317,7 @@ static struct sp_error *module_of(struct emitter *e, const struct sp_trace_image
 		            .kind = image->process == SP_TRACE_NONE ? SP_MODULE_KERNEL : SP_MODULE_FILE,
 		            .name = *name ? name : "[unnamed image]",
 		            .path = path,
-		            .debug_name = debug_name ? base_name(debug_name) : NULL,
+		            .debug_name = debug_name ? sp_file_base_name(debug_name) : NULL,
 		            .debug_path = debug_name,
 		            .debug_id = debug_id,
 		            .code_id = code_id,
@@ -650,7 +643,7 @@ static struct sp_error *put_machine(struct emitter *e)
 	snprintf(interval, sizeof(interval), "%llu", (unsigned long long)e->base_interval);
 	const char *const pairs[][2] = {
 		{ SP_META_PRODUCT, "ETW trace" },
-		{ SP_META_PROFILE_NAME, base_name(trace->options->paths[0]) },
+		{ SP_META_PROFILE_NAME, sp_file_base_name(trace->options->paths[0]) },
 		{ SP_META_OS, os },
 		{ SP_META_PLATFORM, "Windows" },
 		{ SP_META_ARCH, arch_name(trace) },
@@ -872,7 +865,7 @@ struct sp_error *sp_trace_emit(struct sp_trace *trace, struct sp_recording_write
 	if (!error)
 		error = put_losses(&e);
 	if (!error)
-		error = put_marker(&e, e.from, e.to, "Trace", base_name(trace->options->paths[0]));
+		error = put_marker(&e, e.from, e.to, "Trace", sp_file_base_name(trace->options->paths[0]));
 	if (!error && sp_trace_has_filter(trace->options) && !result->processes)
 		error = sp_error_create(SP_ERROR_NOT_FOUND,
 		                        "%s: the trace has no such process (sp import --list shows which it has)",

@@ -2,6 +2,7 @@
 #include "sampler/output/saved.h"
 
 #include "common/compress.h"
+#include "common/json_read.h"
 #include "sampler/output/profile_file.h"
 #include "sampler/output/profile_lib.h"
 
@@ -22,11 +23,6 @@ bool saved_read_value(struct sp_json_reader *reader, struct saved_value *ret)
 	bool ok = sp_json_skip(reader);
 	ret->size = ok ? (size_t)(reader->at - ret->text) : 0;
 	return ok;
-}
-
-static bool is_key(const char *key, size_t length, const char *name)
-{
-	return length == strlen(name) && !memcmp(key, name, length);
 }
 
 const struct saved_column *saved_column(const struct saved_table *table, const char *name)
@@ -90,7 +86,7 @@ static void read_table(struct saved_profile *profile, struct sp_json_reader *rea
 	}
 	sp_json_read_object(reader);
 	while (sp_json_next_key(reader, &key, &length)) {
-		if (is_key(key, length, "length"))
+		if (sp_json_key_is(key, length, "length"))
 			sp_json_read_u64(reader, &rows);
 		else
 			read_column(profile, reader, table, key, length);
@@ -139,11 +135,11 @@ static void read_shared(struct saved_profile *profile, struct sp_json_reader *re
 	sp_json_read_object(reader);
 	while (sp_json_next_key(reader, &key, &length)) {
 		size_t i = 0, count = sizeof(tables) / sizeof(tables[0]);
-		while (i < count && !is_key(key, length, tables[i].key))
+		while (i < count && !sp_json_key_is(key, length, tables[i].key))
 			i++;
 		if (i < count)
 			read_table(profile, reader, tables[i].table);
-		else if (is_key(key, length, "stringArray"))
+		else if (sp_json_key_is(key, length, "stringArray"))
 			read_strings(profile, reader);
 		else
 			sp_json_skip(reader);
@@ -167,7 +163,7 @@ static void read_meta(struct saved_profile *profile, struct sp_json_reader *read
 	size_t length;
 	sp_json_read_object(reader);
 	while (sp_json_next_key(reader, &key, &length)) {
-		if (is_key(key, length, "preprocessedProfileVersion"))
+		if (sp_json_key_is(key, length, "preprocessedProfileVersion"))
 			sp_json_read_u64(reader, &profile->version);
 		else
 			sp_json_skip(reader);
@@ -181,13 +177,13 @@ static struct sp_error *read_top(struct saved_profile *profile, struct sp_json_r
 	bool meta = false, libs = false;
 	sp_json_read_object(reader);
 	while (sp_json_next_key(reader, &key, &length)) {
-		if (is_key(key, length, "meta") && !meta) {
+		if (sp_json_key_is(key, length, "meta") && !meta) {
 			meta = true;
 			read_meta(profile, reader);
-		} else if (is_key(key, length, "libs") && !libs) {
+		} else if (sp_json_key_is(key, length, "libs") && !libs) {
 			libs = true;
 			read_libs(profile, reader);
-		} else if (is_key(key, length, "shared")) {
+		} else if (sp_json_key_is(key, length, "shared")) {
 			saved_read_value(reader, &profile->shared);
 		} else {
 			sp_json_skip(reader);

@@ -2,15 +2,11 @@
  * them. */
 #include "common/compress.h"
 #include "common/json.h"
+#include "common/json_read.h"
 #include "sampler/output/saved.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static bool is_key(const char *key, size_t length, const char *name)
-{
-	return length == strlen(name) && !memcmp(key, name, length);
-}
 
 static void put(struct sp_json *json, const struct saved_value *value)
 {
@@ -272,7 +268,7 @@ static struct sp_error *write_shared(struct sp_json *json, const struct saved_pr
 	sp_json_object_begin(json);
 	while (!error && sp_json_next_key(&reader, &key, &length)) {
 		size_t i = 0;
-		while (i < count && !is_key(key, length, parts[i].key))
+		while (i < count && !sp_json_key_is(key, length, parts[i].key))
 			i++;
 		sp_json_key_n(json, key, length);
 		if (i < count) {
@@ -335,7 +331,7 @@ static void copy_object(struct sp_json *json, const struct saved_profile *profil
 	sp_json_object_begin(json);
 	while (sp_json_next_key(reader, &key, &length)) {
 		size_t i = 0;
-		while (i < count && !is_key(key, length, rules[i].key))
+		while (i < count && !sp_json_key_is(key, length, rules[i].key))
 			i++;
 		sp_json_key_n(json, key, length);
 		if (i < count)
@@ -400,7 +396,7 @@ static void copy_meta(struct sp_json *json, struct sp_json_reader *reader)
 	sp_json_object_begin(json);
 	sp_json_member_bool(json, "symbolicated", true);
 	while (sp_json_next_key(reader, &key, &length)) {
-		if (is_key(key, length, "symbolicated")) {
+		if (sp_json_key_is(key, length, "symbolicated")) {
 			sp_json_skip(reader);
 			continue;
 		}
@@ -420,11 +416,11 @@ static struct sp_error *write_top(struct sp_json *json, const struct saved_profi
 	sp_json_object_begin(json);
 	while (!error && sp_json_next_key(reader, &key, &length)) {
 		sp_json_key_n(json, key, length);
-		if (is_key(key, length, "meta")) {
+		if (sp_json_key_is(key, length, "meta")) {
 			copy_meta(json, reader);
-		} else if (is_key(key, length, "threads")) {
+		} else if (sp_json_key_is(key, length, "threads")) {
 			copy_threads(json, profile, reader);
-		} else if (is_key(key, length, "shared")) {
+		} else if (sp_json_key_is(key, length, "shared")) {
 			sp_json_skip(reader);
 			error = write_shared(json, profile);
 		} else {

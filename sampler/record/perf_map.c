@@ -1,31 +1,21 @@
 /* Reads perf-PID.map line by line; see perf_map.h. The file is written by the profiled program: nothing is trusted. */
 #include "sampler/record/perf_map.h"
+#include "common/hex.h"
 
 #include <string.h>
-
-static bool hex_digit(uint8_t c, uint64_t *ret)
-{
-	if (c >= '0' && c <= '9')
-		*ret = c - (uint64_t)'0';
-	else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-		*ret = (c | 0x20u) - (uint64_t)'a' + 10;
-	else
-		return false;
-	return true;
-}
 
 /* A hex number with or without 0x, and the blanks after it. Wider than 64 bits is none. */
 static bool take_hex(struct sp_cursor *line, uint64_t *ret)
 {
 	const uint8_t *at = line->at;
-	uint64_t value = 0, digit;
+	uint64_t value = 0;
 	if (line->end - at > 2 && at[0] == '0' && (at[1] | 0x20) == 'x')
 		at += 2;
 	const uint8_t *first = at;
-	for (; at < line->end && hex_digit(*at, &digit); at++) {
+	for (; at < line->end && sp_hex_digit(*at) >= 0; at++) {
 		if (value >> 60)
 			return false;
-		value = value << 4 | digit;
+		value = value << 4 | (uint64_t)sp_hex_digit(*at);
 	}
 	if (at == first || at == line->end || (*at != ' ' && *at != '\t'))
 		return false;

@@ -22,11 +22,6 @@ struct libs_reader {
 	bool complete;    /* nothing more needs to be read */
 };
 
-static bool is_key(const char *key, size_t length, const char *name)
-{
-	return length == strlen(name) && !memcmp(key, name, length);
-}
-
 static uint64_t key_hash(const char *debug_name, const char *debug_id)
 {
 	char id[SPSYM_ID_MAX];
@@ -97,7 +92,8 @@ static void read_meta(struct libs_reader *r)
 	}
 	sp_json_read_object(&r->json);
 	while (sp_json_next_key(&r->json, &key, &length)) {
-		if (is_key(key, length, "preprocessedProfileVersion") && sp_json_peek(&r->json) == SP_JSON_KIND_NUMBER)
+		if (sp_json_key_is(key, length, "preprocessedProfileVersion") &&
+		    sp_json_peek(&r->json) == SP_JSON_KIND_NUMBER)
 			sp_json_read_u64(&r->json, &r->version);
 		else
 			sp_json_skip(&r->json);
@@ -107,13 +103,13 @@ static void read_meta(struct libs_reader *r)
 /* One member of a profile, process or thread; true when its value is an array of such that was begun. */
 static bool read_member(struct libs_reader *r, const char *key, size_t length, bool top, bool nest)
 {
-	bool is_libs = is_key(key, length, "libs");
-	bool parts = is_key(key, length, "threads") || is_key(key, length, "processes");
+	bool is_libs = sp_json_key_is(key, length, "libs");
+	bool parts = sp_json_key_is(key, length, "threads") || sp_json_key_is(key, length, "processes");
 	if (parts && nest && r->version < VERSION_OF_TOP_LIBS && sp_json_peek(&r->json) == SP_JSON_KIND_ARRAY)
 		return sp_json_read_array(&r->json);
 	if (is_libs)
 		read_libs(r);
-	else if (top && is_key(key, length, "meta"))
+	else if (top && sp_json_key_is(key, length, "meta"))
 		read_meta(r);
 	else
 		sp_json_skip(&r->json);

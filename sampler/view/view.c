@@ -252,12 +252,6 @@ static struct sp_error *make_urls(struct sp_view *view, const struct sp_view_opt
 	return error;
 }
 
-static bool is_loopback(const char *address)
-{
-	return !strncmp(address, "127.", 4) || !strcmp(address, "::1") || !strcmp(address, "[::1]") ||
-	       !strcmp(address, "localhost");
-}
-
 static struct sp_error *copy_map_paths(struct sp_view *view, const char *const *paths)
 {
 	size_t count = 0;
@@ -294,7 +288,7 @@ static struct sp_error *start(struct sp_view *view, const struct sp_view_options
 		error = start_http(view, options);
 	if (!error)
 		error = make_urls(view, options);
-	if (!error && !is_loopback(view->address))
+	if (!error && !sp_http_is_loopback(view->address))
 		sp_log(view->log, SP_LOG_WARNING,
 		       "serving on %s: everyone in that network who gets the link can read the profile", view->address);
 	return error;

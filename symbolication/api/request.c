@@ -1,5 +1,6 @@
 /* Requests from JSON. Read with the pull reader: a body of 130 KB holds ten thousand addresses, for which a tree costs
  * more than their look-up does (measured: cJSON 4 ms and 22 times the body's size in memory). */
+#include "common/hex.h"
 #include "common/json_read.h"
 #include "internal.h"
 
@@ -7,28 +8,6 @@
 #include <string.h>
 
 #define ADDRESS_MAX ((uint64_t)1 << 53) /* JSON numbers are exact up to here */
-
-static bool is_key(const char *key, size_t length, const char *name)
-{
-	return length == strlen(name) && !memcmp(key, name, length);
-}
-
-/* A string value as a NUL-terminated copy; one with a NUL inside is refused. */
-static const char *copy_string(struct sp_json_reader *r, struct sp_arena *arena)
-{
-	const char *string;
-	size_t length;
-	if (!sp_json_read_string(r, &string, &length))
-		return NULL;
-	if (memchr(string, 0, length)) {
-		sp_json_read_fail(r, "a NUL in a string");
-		return NULL;
-	}
-	const char *copy = sp_arena_strndup(arena, string, length);
-	if (!copy)
-		sp_json_read_fail(r, "out of memory");
-	return copy;
-}
 
 /* ---- symbolicate/v5 ---- */
 
@@ -63,9 +42,9 @@ static void read_module(struct symbolicate_reader *r)
 	if (!sp_json_read_array(&r->json))
 		return;
 	if (sp_json_next_item(&r->json))
-		module.name = copy_string(&r->json, arena);
+		module.name = sp_json_read_copy(&r->json, arena);
 	if (sp_json_next_item(&r->json))
-		module.id = copy_string(&r->json, arena);
+		module.id = sp_json_read_copy(&r->json, arena);
 	if (!module.name || !module.id || sp_json_next_item(&r->json)) {
 		sp_json_read_fail(&r->json, "memoryMap: an entry is not [debugName, debugId]");
 		return;
@@ -185,9 +164,9 @@ static void read_job(struct symbolicate_reader *r)
 	if (!sp_json_read_object(&r->json))
 		return;
 	while (sp_json_next_key(&r->json, &key, &length)) {
-		if (is_key(key, length, "memoryMap"))
+		if (sp_json_key_is(key, length, "memoryMap"))
 			read_job_member(r, &j, true);
-		else if (is_key(key, length, "stacks"))
+		else if (sp_json_key_is(key, length, "stacks"))
 			read_job_member(r, &j, false);
 		else
 			sp_json_skip(&r->json);
@@ -204,15 +183,15 @@ static void read_body(struct symbolicate_reader *r)
 	if (!sp_json_read_object(&r->json))
 		return;
 	while (sp_json_next_key(&r->json, &key, &length)) {
-		if (is_key(key, length, "jobs") && !has_jobs) {
+		if (sp_json_key_is(key, length, "jobs") && !has_jobs) {
 			has_jobs = true;
 			if (!sp_json_read_array(&r->json))
 				return;
 			while (sp_json_next_item(&r->json))
 				read_job(r);
-		} else if (is_key(key, length, "memoryMap")) {
+		} else if (sp_json_key_is(key, length, "memoryMap")) {
 			read_job_member(r, &single, true);
-		} else if (is_key(key, length, "stacks")) {
+		} else if (sp_json_key_is(key, length, "stacks")) {
 			read_job_member(r, &single, false);
 		} else {
 			sp_json_skip(&r->json);
@@ -263,13 +242,9 @@ static bool read_hex(struct sp_json_reader *r, uint64_t *ret)
 	uint64_t value = 0;
 	bool good = length > 2 && length <= 18 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
 	for (size_t i = 2; good && i < length; i++) {
-		char c = text[i];
-		unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
-		                 : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10)
-		                 : c >= 'A' && c <= 'F' ? (unsigned)(c - 'A' + 10)
-		                                        : 16;
-		good = digit < 16;
-		value = value << 4 | digit;
+		int digit = sp_hex_digit(text[i]);
+		good = digit >= 0;
+		value = value << 4 | (unsigned)digit;
 	}
 	if (!good || value > ADDRESS_MAX) {
 		sp_json_read_fail(r, "not a hexadecimal string (\"0x1f\")");
@@ -293,16 +268,16 @@ static void read_code_member(struct sp_json_reader *r, const char *key, size_t l
 		return;
 	}
 	for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++) {
-		if (is_key(key, length, strings[i].key)) {
-			*strings[i].value = copy_string(r, &ret->arena);
+		if (sp_json_key_is(key, length, strings[i].key)) {
+			*strings[i].value = sp_json_read_copy(r, &ret->arena);
 			return;
 		}
 	}
-	if (is_key(key, length, "moduleOffset") || is_key(key, length, "startAddress"))
+	if (sp_json_key_is(key, length, "moduleOffset") || sp_json_key_is(key, length, "startAddress"))
 		ret->has_offset = read_hex(r, &ret->offset);
-	else if (is_key(key, length, "size"))
+	else if (sp_json_key_is(key, length, "size"))
 		ret->has_size = read_hex(r, &ret->size);
-	else if (is_key(key, length, "continueUntilFunctionEnd"))
+	else if (sp_json_key_is(key, length, "continueUntilFunctionEnd"))
 		sp_json_read_bool(r, &ret->continue_until_function_end);
 	else
 		sp_json_skip(r);

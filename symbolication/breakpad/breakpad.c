@@ -1,6 +1,7 @@
 /* Reading .sym files; see breakpad.h. A line that cannot be read costs that line. */
 #include "symbolication/breakpad/breakpad.h"
 
+#include "common/hex.h"
 #include "common/map.h"
 #include "common/vector.h"
 #include "symbolication/index/builder.h"
@@ -96,24 +97,21 @@ static bool take(struct words *w, const char *text)
 	return true;
 }
 
-static int digit(char c)
+/* Of any base up to 16; what is no digit is larger. */
+static unsigned digit(char c)
 {
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : 16;
+	return (unsigned)sp_hex_digit(c);
 }
 
 /* Takes a number of a base; false when the next word is none. */
-static bool take_number(struct words *w, int base, uint64_t *ret)
+static bool take_number(struct words *w, unsigned base, uint64_t *ret)
 {
 	const char *start = w->at;
 	*ret = 0;
 	while (w->at < w->end && digit(*w->at) < base) {
-		if (*ret > (UINT64_MAX - 15) / (unsigned)base)
+		if (*ret > (UINT64_MAX - 15) / base)
 			return false;
-		*ret = *ret * (unsigned)base + (unsigned)digit(*w->at++);
+		*ret = *ret * base + digit(*w->at++);
 	}
 	bool ok = w->at > start && (w->at == w->end || *w->at == ' ' || *w->at == '\t');
 	skip_blanks(w);

@@ -1,17 +1,9 @@
 /* OCaml's native compiler: "caml", the module path with "__" for ".", and "$hh" for characters that no symbol may have.
  * The number at the end, which tells local functions apart, stays. */
+#include "common/hex.h"
 #include "symbolication/demangle/private.h"
 
 #include <string.h>
-
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 /* Writes one character (Latin-1) as UTF-8. */
 static size_t put_character(char *out, unsigned c)
@@ -36,9 +28,9 @@ bool sp_demangle_ocaml(const char *name, size_t length, struct sp_buffer *out)
 		if (name[i] == '_' && i + 1 < length && name[i + 1] == '_') {
 			text[0] = '.';
 			i++;
-		} else if (name[i] == '$' && i + 2 < length && hex_digit(name[i + 1]) >= 0 &&
-		           hex_digit(name[i + 2]) >= 0) {
-			unsigned c = (unsigned)(hex_digit(name[i + 1]) << 4 | hex_digit(name[i + 2]));
+		} else if (name[i] == '$' && i + 2 < length && sp_hex_digit(name[i + 1]) >= 0 &&
+		           sp_hex_digit(name[i + 2]) >= 0) {
+			unsigned c = (unsigned)(sp_hex_digit(name[i + 1]) << 4 | sp_hex_digit(name[i + 2]));
 			size = c ? put_character(text, c) : 0; /* a NUL would end the string */
 			i += 2;
 		}

@@ -36,6 +36,12 @@ static bool is_literal(const char *host, size_t length, bool brackets)
 	return length && (brackets || dots == 3);
 }
 
+bool sp_http_is_loopback(const char *address)
+{
+	return !strncmp(address, "127.", 4) || !strcmp(address, "::1") || !strcmp(address, "[::1]") ||
+	       !strcmp(address, "localhost");
+}
+
 bool http_host_is_ours(const struct sp_http *http, const char *host)
 {
 	if (!host)

@@ -94,6 +94,8 @@ struct sp_http_options {
 struct sp_http;
 /* SP_ERROR_USAGE: `address` is not a literal address; SP_ERROR_SYSTEM: no port is free. */
 struct sp_error *sp_http_start(const struct sp_http_options *options, struct sp_http **ret);
+/* Whether only this machine reaches what listens on the address. */
+bool sp_http_is_loopback(const char *address);
 uint16_t sp_http_port(const struct sp_http *http);
 /* Waits for the handlers that run, then ends all connections and workers. */
 void sp_http_stop(struct sp_http *http);

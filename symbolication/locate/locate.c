@@ -3,6 +3,7 @@
  * The binary is wanted first: its full build ID and its links lead to the rest. Debug information ends the search;
  * until then the best file so far is kept. A file of another build is never used, whatever its name. */
 #include "symbolication/locate/locate.h"
+#include "common/hex.h"
 
 #include "symbolication/locate/private.h"
 
@@ -209,15 +210,6 @@ void sp_search_tryf(struct sp_search *search, const char *place, const char *for
 		sp_search_try(search, place, path, SP_CHECK_ID, 0);
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* An ELF code ID is the build ID in hex. */
 static void build_id_from_code_id(struct sp_search *search)
 {
@@ -226,7 +218,7 @@ static void build_id_from_code_id(struct sp_search *search)
 	if (length < 4 || length % 2 || length / 2 > sizeof(search->build_id))
 		return;
 	for (size_t i = 0; i < length / 2; i++) {
-		int high = hex_digit(code_id[2 * i]), low = hex_digit(code_id[2 * i + 1]);
+		int high = sp_hex_digit(code_id[2 * i]), low = sp_hex_digit(code_id[2 * i + 1]);
 		if (high < 0 || low < 0)
 			return;
 		search->build_id[i] = (uint8_t)(high << 4 | low);

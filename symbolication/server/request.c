@@ -1,4 +1,5 @@
 /* Prefixes, tokens and parameters of a request. */
+#include "common/hex.h"
 #include "internal.h"
 
 #include <stdarg.h>
@@ -41,14 +42,6 @@ const char *server_base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Decodes %XX and '+' up to '&' or the end. */
 static bool decode(const char *from, char *ret, size_t size)
 {
@@ -58,7 +51,7 @@ static bool decode(const char *from, char *ret, size_t size)
 		if (c == '+') {
 			c = ' ';
 		} else if (c == '%') {
-			int high = hex_digit(from[1]), low = high < 0 ? -1 : hex_digit(from[2]);
+			int high = sp_hex_digit(from[1]), low = high < 0 ? -1 : sp_hex_digit(from[2]);
 			if (low < 0)
 				return false;
 			c = high << 4 | low;

@@ -4,7 +4,7 @@
  *	{"files":[{"sha256":S,"size":N,"name":NAME,"namespace":NS,"ref":REF,"buildId":ID}]}    buildId: of sources only
  *	-> {"files":[{"action":"skip"} | {"action":"upload","offset":N} | {"action":"reject","reason":TEXT}]}
  * PUT /v1/uploads/SHA256?offset=N&name=NAME&namespace=NS&ref=REF&buildId=ID sends one from an offset on. What arrived
- *of one that broke off stays: the next check tells how much. 201: stored, on disk; 200: it was there. 409: another one
+ * of one that broke off stays: the next check tells how much. 201: stored, on disk; 200: it was there. 409: another one
  * sends it now, or the offset is another. 422: it is of no use, with the reason. 507: the disk is full. */
 #include "internal.h"
 
@@ -232,24 +232,6 @@ struct asked {
 	const char *problem; /* NULL = none */
 };
 
-static const char *keep_string(struct sp_json_reader *reader, struct sp_arena *arena)
-{
-	const char *text;
-	size_t length;
-	if (!sp_json_read_string(reader, &text, &length))
-		return NULL;
-	if (memchr(text, 0, length)) {
-		sp_json_read_fail(reader, "a string with a NUL");
-		return NULL;
-	}
-	return sp_arena_strndup(arena, text, length);
-}
-
-static bool is_key(const char *key, size_t length, const char *name)
-{
-	return strlen(name) == length && !memcmp(key, name, length);
-}
-
 static void read_file(struct sp_json_reader *reader, struct sp_arena *arena, struct asked *ret)
 {
 	const char *key;
@@ -257,17 +239,17 @@ static void read_file(struct sp_json_reader *reader, struct sp_arena *arena, str
 	memset(ret, 0, sizeof(*ret));
 	sp_json_read_object(reader);
 	while (sp_json_next_key(reader, &key, &length)) {
-		if (is_key(key, length, "sha256"))
-			ret->claim.sha256 = keep_string(reader, arena);
-		else if (is_key(key, length, "name"))
-			ret->claim.name = keep_string(reader, arena);
-		else if (is_key(key, length, "namespace"))
-			ret->claim.ns = keep_string(reader, arena);
-		else if (is_key(key, length, "ref"))
-			ret->claim.ref = keep_string(reader, arena);
-		else if (is_key(key, length, "buildId"))
-			ret->claim.build_id = keep_string(reader, arena);
-		else if (is_key(key, length, "size"))
+		if (sp_json_key_is(key, length, "sha256"))
+			ret->claim.sha256 = sp_json_read_copy(reader, arena);
+		else if (sp_json_key_is(key, length, "name"))
+			ret->claim.name = sp_json_read_copy(reader, arena);
+		else if (sp_json_key_is(key, length, "namespace"))
+			ret->claim.ns = sp_json_read_copy(reader, arena);
+		else if (sp_json_key_is(key, length, "ref"))
+			ret->claim.ref = sp_json_read_copy(reader, arena);
+		else if (sp_json_key_is(key, length, "buildId"))
+			ret->claim.build_id = sp_json_read_copy(reader, arena);
+		else if (sp_json_key_is(key, length, "size"))
 			sp_json_read_u64(reader, &ret->size);
 		else
 			sp_json_skip(reader);
@@ -317,7 +299,7 @@ static struct sp_error *answer_check(struct sp_server *server, const struct serv
 	sp_json_array_begin(json);
 	sp_json_read_object(reader);
 	while (sp_json_next_key(reader, &key, &length)) {
-		if (!is_key(key, length, "files")) {
+		if (!sp_json_key_is(key, length, "files")) {
 			sp_json_skip(reader);
 			continue;
 		}

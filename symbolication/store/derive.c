@@ -3,6 +3,7 @@
 #include "private.h"
 
 #include "common/cursor.h"
+#include "common/file.h"
 #include "common/limited.h"
 #include "symbolication/locate/symbol_file.h"
 
@@ -29,17 +30,6 @@ struct record {
 	char pdb_name[SP_STORE_NAME_SIZE];
 	uint32_t section_count;
 };
-
-/* The last part of a Windows or Unix path. */
-static const char *last_part(const char *path)
-{
-	const char *last = path;
-	for (const char *c = path; *c; c++) {
-		if (*c == '/' || *c == '\\')
-			last = c + 1;
-	}
-	return last;
-}
 
 static void copy(char *to, size_t size, const char *from)
 {
@@ -94,7 +84,7 @@ static bool parse(void *context, struct sp_limited_output *out)
 	struct sp_object *object = file->unpacked ? NULL : file->object;
 	record.info = file->info;
 	if (file->object && sp_object_pdb_path(file->object))
-		copy(record.pdb_name, sizeof(record.pdb_name), last_part(sp_object_pdb_path(file->object)));
+		copy(record.pdb_name, sizeof(record.pdb_name), sp_file_base_name(sp_object_pdb_path(file->object)));
 	record.section_count = object ? count_sections(object, work->size) : 0;
 	sp_limited_put(out, &record, sizeof(record));
 	if (object)

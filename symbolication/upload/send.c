@@ -81,7 +81,7 @@ static struct sp_error *reason_of(const struct answer *answer)
 	sp_json_read_init(&reader, answer->body.bytes ? answer->body.bytes : "", answer->body.size);
 	sp_json_read_object(&reader);
 	while (sp_json_next_key(&reader, &key, &length)) {
-		if (length != 5 || memcmp(key, "error", 5) != 0)
+		if (!sp_json_key_is(key, length, "error"))
 			sp_json_skip(&reader);
 		else if (sp_json_read_string(&reader, &text, &text_length) && !error)
 			error = sp_error_create(code, "%.*s", (int)text_length, text);
@@ -135,11 +135,6 @@ static void write_question(const struct sender *s, const size_t *numbers, size_t
 	sp_json_object_end(json);
 }
 
-static bool is(const char *text, size_t length, const char *word)
-{
-	return strlen(word) == length && !memcmp(text, word, length);
-}
-
 /* One file's part of the answer. */
 static void read_action(struct sender *s, size_t number, struct sp_json_reader *reader)
 {
@@ -148,16 +143,16 @@ static void read_action(struct sender *s, size_t number, struct sp_json_reader *
 	size_t length, text_length;
 	sp_json_read_object(reader);
 	while (sp_json_next_key(reader, &key, &length)) {
-		if (is(key, length, "action")) {
+		if (sp_json_key_is(key, length, "action")) {
 			if (!sp_json_read_string(reader, &text, &text_length))
 				break;
-			file->result = is(text, text_length, "skip")     ? SP_UPLOAD_THERE
-			               : is(text, text_length, "upload") ? SP_UPLOAD_PENDING
-			                                                 : SP_UPLOAD_REFUSED;
-		} else if (is(key, length, "reason")) {
+			file->result = sp_json_key_is(text, text_length, "skip")     ? SP_UPLOAD_THERE
+			               : sp_json_key_is(text, text_length, "upload") ? SP_UPLOAD_PENDING
+			                                                             : SP_UPLOAD_REFUSED;
+		} else if (sp_json_key_is(key, length, "reason")) {
 			if (sp_json_read_string(reader, &text, &text_length) && !file->reason)
 				file->reason = strndup(text, text_length);
-		} else if (is(key, length, "offset")) {
+		} else if (sp_json_key_is(key, length, "offset")) {
 			sp_json_read_u64(reader, &s->offsets[number]);
 		} else {
 			sp_json_skip(reader);
@@ -173,7 +168,7 @@ static struct sp_error *read_actions(struct sender *s, const size_t *numbers, si
 	sp_json_read_init(&reader, answer->body.bytes, answer->body.size);
 	sp_json_read_object(&reader);
 	while (sp_json_next_key(&reader, &key, &length)) {
-		if (!is(key, length, "files")) {
+		if (!sp_json_key_is(key, length, "files")) {
 			sp_json_skip(&reader);
 			continue;
 		}
