@@ -4,13 +4,15 @@
 #include "common/file.h"
 #include "common/json.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-size_t sp_cli_plain(const char *text)
+/* Length of the text up to its first control character. */
+static size_t plain_length(const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;
 	/* U+0080 to U+009F are control characters, too. */
@@ -19,16 +21,37 @@ size_t sp_cli_plain(const char *text)
 	return (size_t)(at - (const unsigned char *)text);
 }
 
-void sp_cli_print(FILE *out, const char *text)
+struct sp_error *sp_cli_escape(const char *text, sp_write_fn write, void *context)
 {
 	for (;;) {
-		size_t plain = sp_cli_plain(text);
-		fwrite(text, 1, plain, out);
+		size_t plain = plain_length(text);
+		char escape[8];
+		struct sp_error *error = write(context, text, plain);
 		text += plain;
-		if (!*text)
-			return;
-		fprintf(out, "\\x%02x", (unsigned char)*text++);
+		if (error || !*text)
+			return error;
+		int length = snprintf(escape, sizeof(escape), "\\x%02x", (unsigned char)*text++);
+		error = write(context, escape, (size_t)length);
+		if (error)
+			return error;
 	}
+}
+
+static struct sp_error *write_stream(void *stream, const void *bytes, size_t size)
+{
+	fwrite(bytes, 1, size, stream); /* main() looks for errors of stdout */
+	return NULL;
+}
+
+void sp_cli_print(FILE *out, const char *text)
+{
+	sp_error_destroy(sp_cli_escape(text, write_stream, out));
+}
+
+struct sp_error *sp_cli_write_stdout(void *context, const void *bytes, size_t size)
+{
+	(void)context;
+	return fwrite(bytes, 1, size, stdout) == size ? NULL : sp_error_from_errno(errno, "cannot write the output");
 }
 
 void sp_cli_size(uint64_t bytes, char ret[SP_CLI_SIZE_TEXT])
@@ -63,6 +86,11 @@ int sp_cli_fail(struct sp_error *error, int status)
 	print_message(error->message);
 	sp_error_destroy(error);
 	return status;
+}
+
+int sp_cli_end(struct sp_error *error)
+{
+	return sp_cli_fail(error, error->code == SP_ERROR_USAGE ? SP_EXIT_USAGE : SP_EXIT_FAILED);
 }
 
 bool sp_cli_parse(const char *name, int argc, char **argv, int usage_status, struct sp_parsed *ret, int *ret_status)
@@ -242,15 +270,26 @@ struct sp_error *sp_cli_view_options(const struct sp_parsed *parsed, struct sp_v
 	return parse_port(port ? port : "3000+", ret);
 }
 
+void sp_cli_block_ends(sigset_t *ret)
+{
+	sigemptyset(ret);
+	sigaddset(ret, SIGINT);
+	sigaddset(ret, SIGTERM);
+	sigaddset(ret, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, ret, NULL);
+}
+
+void sp_cli_wait_for_end(const sigset_t *ends)
+{
+	int signal;
+	sigwait(ends, &signal);
+	pthread_sigmask(SIG_UNBLOCK, ends, NULL);
+}
+
 struct sp_error *sp_cli_serve(const struct sp_parsed *parsed, struct sp_view_options *options)
 {
-	/* Blocked before the server's threads start, so that they inherit it and only sigwait() gets them. */
-	sigset_t signals;
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	sigset_t ends;
+	sp_cli_block_ends(&ends);
 	const char **map_paths = sp_option_list(parsed, "map-path");
 	if (!map_paths)
 		return sp_error_no_memory();
@@ -265,10 +304,7 @@ struct sp_error *sp_cli_serve(const struct sp_parsed *parsed, struct sp_view_opt
 	else
 		sp_view_open(view);
 	sp_log(options->log, SP_LOG_INFO, "serving until Ctrl-C");
-	int signal;
-	sigwait(&signals, &signal);
-	/* A look-up that runs is waited for; a second signal ends that. */
-	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
-	sp_view_stop(view);
+	sp_cli_wait_for_end(&ends);
+	sp_view_stop(view); /* a look-up that runs is waited for */
 	return NULL;
 }

@@ -3,11 +3,13 @@
 #define SP_SAMPLER_CLI_CLI_H
 
 #include "common/error.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "sampler/cli/options.h"
 #include "sampler/view/view.h"
 #include "spsym.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 /* Each command: argv[0] is its name; returns the exit status. */
@@ -29,11 +31,14 @@ enum {
 	SP_EXIT_NOT_FOUND = 127,
 };
 
-/* Length of the text up to its first control character. What comes from files goes to terminals without those: they
- * would be obeyed. */
-size_t sp_cli_plain(const char *text);
-/* Prints a text with control characters as \xNN. */
+/* What comes from files goes to terminals without control characters: they would be obeyed. */
+/* Writes a text with control characters as \xNN. */
+struct sp_error *sp_cli_escape(const char *text, sp_write_fn write, void *context);
+/* The same to a stream. */
 void sp_cli_print(FILE *out, const char *text);
+
+/* An sp_write_fn for stdout. */
+struct sp_error *sp_cli_write_stdout(void *context, const void *bytes, size_t size);
 
 #define SP_CLI_SIZE_TEXT 32
 /* "1.3 MB". */
@@ -45,6 +50,9 @@ struct sp_log sp_cli_log(bool verbose);
 /* Prints "sp: <message>" and frees the error; returns `status`. */
 int sp_cli_fail(struct sp_error *error, int status);
 
+/* The same for an error that ends a command other than record: its code tells the status. */
+int sp_cli_end(struct sp_error *error);
+
 /* Handles --help and parse errors: true when the command must return *ret_status at once. */
 bool sp_cli_parse(const char *name, int argc, char **argv, int usage_status, struct sp_parsed *ret, int *ret_status);
 
@@ -55,6 +63,11 @@ struct sp_error *sp_cli_symbols(const struct sp_parsed *parsed, bool stays, spsy
 /* The viewer options given on the command line, checked. `ret->profile_path`, `symbols` and `log` are the caller's to
  * fill. */
 struct sp_error *sp_cli_view_options(const struct sp_parsed *parsed, struct sp_view_options *ret);
+
+/* For what is served until SIGINT, SIGTERM or SIGHUP: blocks them, before the server's threads start, so that they
+ * inherit it; and waits for one, after which a second one ends the process. */
+void sp_cli_block_ends(sigset_t *ret);
+void sp_cli_wait_for_end(const sigset_t *ends);
 
 /* Serves until SIGINT, SIGTERM or SIGHUP, with --no-open and --map-path as given. */
 struct sp_error *sp_cli_serve(const struct sp_parsed *parsed, struct sp_view_options *options);

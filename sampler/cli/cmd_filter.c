@@ -70,7 +70,7 @@ int sp_cmd_filter(int argc, char **argv)
 	if (!sp_cli_parse("filter", argc, argv, SP_EXIT_USAGE, &parsed, &status)) {
 		struct sp_error *error = run(&parsed);
 		if (error)
-			status = sp_cli_fail(error, error->code == SP_ERROR_USAGE ? SP_EXIT_USAGE : SP_EXIT_FAILED);
+			status = sp_cli_end(error);
 	}
 	sp_parsed_deinit(&parsed);
 	sp_cli_stop_if_told();

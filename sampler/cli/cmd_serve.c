@@ -2,6 +2,7 @@
 #include "sampler/cli/cli.h"
 
 #include "common/file.h"
+#include "symbolication/http/http.h"
 #include "symbolication/server/server.h"
 
 #include <errno.h>
@@ -24,12 +25,6 @@ static void print_access(void *context, const char *line)
 	fflush(stdout);
 }
 
-static bool is_loopback(const char *address)
-{
-	return !strncmp(address, "127.", 4) || !strcmp(address, "::1") || !strcmp(address, "[::1]") ||
-	       !strcmp(address, "localhost");
-}
-
 static struct sp_error *take_port(const struct sp_parsed *parsed, const char *name, uint16_t fallback, uint16_t *ret)
 {
 	double port = 0;
@@ -46,7 +41,7 @@ static struct sp_error *take_options(const struct sp_parsed *parsed, struct sp_s
 		ret->address = "127.0.0.1";
 	if (read && strcmp(read, "open") != 0 && strcmp(read, "token") != 0)
 		return sp_error_create(SP_ERROR_USAGE, "--read takes open or token, not '%s'", read);
-	if (!read && !is_loopback(ret->address))
+	if (!read && !sp_http_is_loopback(ret->address))
 		return sp_error_create(SP_ERROR_USAGE,
 		                       "%s can be reached from other machines: say who may read, --read open (everyone "
 		                       "who reaches it) or --read token",
@@ -70,12 +65,8 @@ static uint64_t disk_floor(const char *folder)
 static struct sp_error *serve_store(struct sp_server_options *options, const struct sp_log *log, const char *folder)
 {
 	struct sp_server *server;
-	sigset_t signals;
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	sigset_t ends;
+	sp_cli_block_ends(&ends);
 	struct sp_error *error = sp_server_start(options, &server);
 	if (error)
 		return error;
@@ -85,9 +76,7 @@ static struct sp_error *serve_store(struct sp_server_options *options, const str
 	       brackets ? "]" : "", sp_server_port(server), options->open_read ? "open" : "by token");
 	if (options->admin)
 		sp_log(log, SP_LOG_INFO, "health and metrics on http://127.0.0.1:%u", sp_server_admin_port(server));
-	int signal;
-	sigwait(&signals, &signal);
-	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+	sp_cli_wait_for_end(&ends);
 	sp_server_stop(server);
 	return NULL;
 }
@@ -250,7 +239,7 @@ int sp_cmd_serve(int argc, char **argv)
 		else
 			error = serve(&parsed, parsed.operands[0]);
 		if (error)
-			status = sp_cli_fail(error, error->code == SP_ERROR_USAGE ? SP_EXIT_USAGE : SP_EXIT_FAILED);
+			status = sp_cli_end(error);
 	}
 	sp_parsed_deinit(&parsed);
 	return status;

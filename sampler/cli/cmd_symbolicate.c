@@ -81,12 +81,6 @@ static struct sp_error *ask(struct symbolicate *s, const char *text)
 
 /* ---- Writing answers ---- */
 
-static struct sp_error *write_stdout(void *context, const void *bytes, size_t size)
-{
-	(void)context;
-	return fwrite(bytes, 1, size, stdout) == size ? NULL : sp_error_from_errno(errno, "cannot write the output");
-}
-
 /* A hundred thousand addresses are a million pieces of text: printf() would take as long as the look-ups. */
 static void put_n(struct symbolicate *s, const char *text, size_t size)
 {
@@ -102,16 +96,8 @@ static void put(struct symbolicate *s, const char *text)
 /* What comes from a file. */
 static void put_foreign(struct symbolicate *s, const char *text)
 {
-	for (;;) {
-		size_t plain = sp_cli_plain(text);
-		char escape[8];
-		put_n(s, text, plain);
-		text += plain;
-		if (!*text)
-			return;
-		snprintf(escape, sizeof(escape), "\\x%02x", (unsigned char)*text++);
-		put(s, escape);
-	}
+	if (!s->error)
+		s->error = sp_cli_escape(text, sp_buffer_write, &s->text);
 }
 
 static void put_number(struct symbolicate *s, const char *before, uint64_t value, unsigned base)
@@ -131,7 +117,7 @@ static struct sp_error *flush_text(struct symbolicate *s, size_t little)
 	struct sp_error *error = s->error;
 	s->error = NULL;
 	if (!error && s->text.size > little) {
-		error = write_stdout(NULL, s->text.bytes, s->text.size);
+		error = sp_cli_write_stdout(NULL, s->text.bytes, s->text.size);
 		s->text.size = 0;
 	}
 	return error;
@@ -292,7 +278,7 @@ static struct sp_error *symbolicate_addresses(struct symbolicate *s, const char 
 		s->writer = malloc(sizeof(*s->writer));
 		if (!s->writer)
 			return sp_error_no_memory();
-		sp_json_init(s->writer, write_stdout, NULL);
+		sp_json_init(s->writer, sp_cli_write_stdout, NULL);
 	}
 	for (size_t i = 1; i < s->parsed.operand_count && !error; i++)
 		error = ask(s, s->parsed.operands[i]);
@@ -361,7 +347,7 @@ int sp_cmd_symbolicate(int argc, char **argv)
 	if (!sp_cli_parse("symbolicate", argc, argv, SP_EXIT_USAGE, &s.parsed, &status)) {
 		struct sp_error *error = symbolicate(&s);
 		if (error)
-			status = sp_cli_fail(error, error->code == SP_ERROR_USAGE ? SP_EXIT_USAGE : SP_EXIT_FAILED);
+			status = sp_cli_end(error);
 		else if (s.bad_line)
 			status = SP_EXIT_FAILED;
 	}

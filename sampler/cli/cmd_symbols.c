@@ -14,12 +14,6 @@ struct symbols {
 	struct sp_json *json; /* owned; NULL: text */
 };
 
-static struct sp_error *write_stdout(void *context, const void *bytes, size_t size)
-{
-	(void)context;
-	return fwrite(bytes, 1, size, stdout) == size ? NULL : sp_error_from_errno(errno, "cannot write the output");
-}
-
 /* One object a line. */
 static void end_line(struct sp_json *json)
 {
@@ -262,7 +256,7 @@ static struct sp_error *run(struct symbols *s, int *ret_status)
 		s->json = malloc(sizeof(*s->json));
 		if (!s->json)
 			return sp_error_no_memory();
-		sp_json_init(s->json, write_stdout, NULL);
+		sp_json_init(s->json, sp_cli_write_stdout, NULL);
 	}
 	for (size_t i = 1; i < s->parsed.operand_count; i++) {
 		error = action(s, s->parsed.operands[i]);
@@ -279,7 +273,7 @@ int sp_cmd_symbols(int argc, char **argv)
 	if (!sp_cli_parse("symbols", argc, argv, SP_EXIT_USAGE, &s.parsed, &status)) {
 		struct sp_error *error = run(&s, &status);
 		if (error)
-			status = sp_cli_fail(error, error->code == SP_ERROR_USAGE ? SP_EXIT_USAGE : SP_EXIT_FAILED);
+			status = sp_cli_end(error);
 	}
 	free(s.json);
 	spsym_context_destroy(s.context);

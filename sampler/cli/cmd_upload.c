@@ -62,16 +62,10 @@ static void show_progress(void *context, uint64_t done, uint64_t total)
 	pthread_mutex_unlock(&meter->lock);
 }
 
-static struct sp_error *write_stdout(void *context, const void *bytes, size_t size)
-{
-	(void)context;
-	return fwrite(bytes, 1, size, stdout) == size ? NULL : sp_error_from_errno(errno, "cannot write the output");
-}
-
 static struct sp_error *write_json(const sp_upload_files *files)
 {
 	struct sp_json json;
-	sp_json_init(&json, write_stdout, NULL);
+	sp_json_init(&json, sp_cli_write_stdout, NULL);
 	sp_json_array_begin(&json);
 	for (size_t i = 0; i < files->count; i++) {
 		const struct sp_upload_file *file = &files->items[i];
@@ -169,7 +163,7 @@ int sp_cmd_upload(int argc, char **argv)
 	if (!sp_cli_parse("upload", argc, argv, SP_EXIT_USAGE, &parsed, &status)) {
 		struct sp_error *error = upload(&parsed, &status);
 		if (error)
-			status = sp_cli_fail(error, error->code == SP_ERROR_USAGE ? SP_EXIT_USAGE : SP_EXIT_FAILED);
+			status = sp_cli_end(error);
 	}
 	sp_parsed_deinit(&parsed);
 	return status;
