@@ -114,14 +114,18 @@ def read(path):
     return header, [record for buffer in others for record in records(buffer)]
 
 
-def buffer_bytes(body, cpu, number, buffer_type, size=65536, flags=0x20):
-    used = BUFFER_HEADER + len(body)
+def buffer_header(stored, used, cpu, number, flags, buffer_type=0):
     head = bytearray(BUFFER_HEADER)
-    struct.pack_into("<II", head, 0, size, used)
+    struct.pack_into("<II", head, 0, stored, used)
     struct.pack_into("<q", head, 0x18, number)
     struct.pack_into("<H", head, 0x28, cpu)
     struct.pack_into("<IHH", head, 0x30, used, flags, buffer_type)
-    return bytes(head) + body + b"\xff" * (size - used)
+    return bytes(head)
+
+
+def buffer_bytes(body, cpu, number, buffer_type, size=65536, flags=0x20):
+    used = BUFFER_HEADER + len(body)
+    return buffer_header(size, used, cpu, number, flags, buffer_type) + body + b"\xff" * (size - used)
 
 
 def write(path, header, kept):
@@ -148,13 +152,7 @@ def repeated(record, count, number):
     assert len(record.bytes) == 32 and count * 32 < 1 << 24
     match = struct.pack("<IHBBHI", 1 << 31, 31 << 3 | 7, 15, 255, 0, (count - 1) * 32 - 3)
     packed = (struct.pack("<I", 0) + record.bytes + match).ljust(16384, b"\0")
-    used = BUFFER_HEADER + count * 32
-    head = bytearray(BUFFER_HEADER)
-    struct.pack_into("<II", head, 0, BUFFER_HEADER + len(packed), used)
-    struct.pack_into("<q", head, 0x18, number)
-    struct.pack_into("<H", head, 0x28, record.cpu)
-    struct.pack_into("<IHH", head, 0x30, used, 0x60, 0)
-    return bytes(head) + packed
+    return buffer_header(BUFFER_HEADER + len(packed), BUFFER_HEADER + count * 32, record.cpu, number, 0x60) + packed
 
 
 # ---- Records ----

@@ -130,6 +130,12 @@ static inline void put_record(struct made *made, struct bytes *record, bool size
 }
 
 /* `words` says in bits 8 to 10 how many counters, in bit 15 whether a PEBS index is in front of the payload. */
+static inline void put_words(struct bytes *record, uint16_t words)
+{
+	for (unsigned i = 0; i < (words >> 8 & 7u) + (words >> 15); i++)
+		u64(record, 0x1111111111111111u * (i + 1));
+}
+
 static inline void put_kernel(struct made *made, bool compact, uint16_t words, uint8_t group, uint8_t code,
                               uint8_t version, uint64_t time, uint32_t tid, uint32_t pid, const struct bytes *payload)
 {
@@ -148,8 +154,7 @@ static inline void put_kernel(struct made *made, bool compact, uint16_t words, u
 	u64(&record, time);
 	if (!compact)
 		u64(&record, 0x0000000700000003); /* kernel and user time */
-	for (unsigned i = 0; i < (words >> 8 & 7u) + (words >> 15); i++)
-		u64(&record, 0x1111111111111111u * (i + 1));
+	put_words(&record, words);
 	put_bytes(&record, payload->b, payload->n);
 	put_record(made, &record, true);
 }
@@ -171,8 +176,7 @@ static inline void put_perf(struct made *made, uint16_t words, uint8_t group, ui
 	u8(&record, code);
 	u8(&record, group);
 	u64(&record, time);
-	for (unsigned i = 0; i < (words >> 8 & 7u) + (words >> 15); i++)
-		u64(&record, 0x1111111111111111u * (i + 1));
+	put_words(&record, words);
 	put_bytes(&record, payload->b, payload->n);
 	put_record(made, &record, true);
 }

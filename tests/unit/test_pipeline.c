@@ -1,118 +1,11 @@
 /* Unit tests of the pipeline, with scripted streams and a target of the test's own. */
-#include "fake_capture.h"
+#include "pipeline_setup.h"
 
 #include "common/file.h"
 #include "symbolication/object/object.h"
 
 #include <inttypes.h>
 #include <sys/stat.h>
-
-#define MS 1000000u
-#define SEC 1000000000u
-#define ROOT 100
-
-static char folder[] = "/tmp/sp-test-pipeline-XXXXXX";
-static char path[64];
-
-/* What a test works with. */
-struct setup {
-	struct fake_stream a, b, c;
-	struct sp_backend backend;
-	struct sp_pipeline_options options;
-	struct sp_recording_writer *writer;
-	struct sp_pipeline *pipeline;
-	struct text text; /* the recording, after finish() */
-};
-
-static const struct sp_source source = { .name = "cycles", .unit = "cycles", .rate = 1000 };
-
-static struct setup *start(const struct sp_pipeline_options *change)
-{
-	struct setup *s = calloc(1, sizeof(*s));
-	assert_non_null(s);
-	fake_init(&s->a);
-	fake_init(&s->b);
-	fake_init(&s->c);
-	fake_backend_init(&s->backend);
-	if (!s->writer)
-		ok(sp_recording_writer_create(path, &s->writer));
-	s->options = (struct sp_pipeline_options){ .sources = &source,
-		                                   .source_count = 1,
-		                                   .interval_ns = MS,
-		                                   .kernel_sampled = true,
-		                                   .whole_system = true,
-		                                   .root_pid = ROOT };
-	if (change)
-		s->options = *change;
-	s->options.recording = s->writer;
-	if (s->options.ops)
-		s->options.backend = &s->backend;
-	ok(sp_pipeline_create(&s->options, &s->pipeline));
-	ok(sp_pipeline_add_stream(s->pipeline, &s->a.stream));
-	ok(sp_pipeline_add_stream(s->pipeline, &s->b.stream));
-	ok(sp_pipeline_add_stream(s->pipeline, &s->c.stream));
-	return s;
-}
-
-static void read_back(struct text *text)
-{
-	struct sp_recording_reader *reader;
-	struct sp_record record;
-	bool more;
-	text->size = 0;
-	text->bytes[0] = '\0';
-	ok(sp_recording_reader_create(path, &reader));
-	for (;;) {
-		ok(sp_recording_read(reader, &record, &more));
-		if (!more)
-			break;
-		/* Clock times differ from run to run. */
-		if (record.type != SP_RECORD_CLOCK && record.type != SP_RECORD_SOURCE)
-			render(text, &record, reader);
-	}
-	sp_recording_reader_destroy(reader);
-}
-
-/* Ends the recording and reads it back; every event must have been given back by then. */
-static void finish(struct setup *s, uint64_t end_time)
-{
-	ok(sp_pipeline_finish(s->pipeline, end_time));
-	assert_int_equal(s->a.released, s->a.count);
-	assert_int_equal(s->b.released, s->b.count);
-	assert_int_equal(s->c.released, s->c.count);
-	ok(sp_recording_flush(s->writer));
-	read_back(&s->text);
-}
-
-static void stop(struct setup *s)
-{
-	sp_pipeline_destroy(s->pipeline);
-	ok(sp_recording_writer_finish(s->writer));
-	free(s);
-}
-
-/* The lines of the recording that begin with `start`, or contain it when it begins with '*'. */
-static void expect(struct setup *s, const char *start, const char *expected)
-{
-	static struct text found;
-	found.size = 0;
-	found.bytes[0] = '\0';
-	for (const char *line = s->text.bytes, *end; *line; line = end + 1) {
-		end = strchr(line, '\n');
-		char copy[1024];
-		snprintf(copy, sizeof(copy), "%.*s", (int)(end - line), line);
-		if (start[0] == '*' ? strstr(copy, start + 1) != NULL : !strncmp(copy, start, strlen(start)))
-			say(&found, "%s\n", copy);
-	}
-	assert_string_equal(found.bytes, expected);
-}
-
-static struct sp_pipeline_counts counts(struct setup *s)
-{
-	struct sp_pipeline_counts counts;
-	sp_pipeline_counts(s->pipeline, &counts);
-	return counts;
-}
 
 static void add_marker(struct fake_stream *stream, uint64_t time, const char *name)
 {
@@ -727,130 +620,6 @@ static void test_samples_of_ended_threads(void **state)
 	stop(s);
 }
 
-/* ---- Back pressure ---- */
-
-#define STACK_WORDS 64
-
-/* A stack of frames linked by frame pointers, for code that nothing is known of: [rbp] = next rbp, [rbp + 8] = return
- * address. */
-static void make_stack(uint64_t *words, uint64_t address, uint64_t salt)
-{
-	memset(words, 0, STACK_WORDS * 8);
-	for (unsigned i = 0; i < 3; i++) {
-		words[i * 4] = i < 2 ? address + (i + 1) * 32 : 0;
-		words[i * 4 + 1] = 0x10100 + salt * 16 + i;
-	}
-}
-
-/* The worker can't go on while a file does not open; meanwhile the streams fill up. Their bytes are spoiled when they
- * are given back, so a stack that is right was copied in time, or was held. */
-static void test_pressure(void **state)
-{
-	(void)state;
-	enum { SAMPLES = 600, STORE = 64 };
-	static uint64_t stacks[SAMPLES][STACK_WORDS], chains[SAMPLES][2];
-	struct sp_pipeline_options options = { .ops = &fake_backend,
-		                               .sources = &source,
-		                               .source_count = 1,
-		                               .interval_ns = MS,
-		                               .kernel_sampled = true,
-		                               .root_pid = ROOT };
-	struct setup *s = start(&options);
-	s->backend.closed_gate = true;
-	s->a.stream.ops = &fake_full_ops;
-	s->a.store = STORE;
-	s->a.spoil = true;
-	fake_fork(&s->b, 1, ROOT, ROOT, 1);
-	fake_map(&s->b, 2, ROOT, "//anon", 0x10000, 0x10000);
-	fake_map(&s->b, 3, ROOT, "/gate", 0x90000, 0x1000);
-	for (unsigned i = 0; i < SAMPLES; i++) {
-		struct sp_event *event = fake_add(&s->a, SP_EVENT_SAMPLE, 10 + i, ROOT, ROOT);
-		uint64_t address = 0x7fff0000;
-		make_stack(stacks[i], address, i);
-		chains[i][0] = 0xffffffff81000000 + i;
-		chains[i][1] = 0xffffffff81100000;
-		event->sample.in_kernel = true;
-		event->sample.kernel_chain = chains[i];
-		event->sample.kernel_chain_count = 2;
-		event->sample.regs.arch = SP_ARCH_X86_64;
-		event->sample.regs.known = (1 << 17) - 1;
-		event->sample.regs.value[SP_X86_64_RIP] = 0x10001;
-		event->sample.regs.value[SP_X86_64_RSP] = address;
-		event->sample.regs.value[SP_X86_64_RBP] = address;
-		event->sample.stack = (struct sp_stack_slice){ .address = address,
-			                                       .bytes = (const uint8_t *)stacks[i],
-			                                       .size = sizeof(stacks[i]) };
-		if (i % 50 == 49)
-			ok(sp_pipeline_advance(s->pipeline, 10 + i));
-		/* The stream is never left full. */
-		assert_true(s->a.given - s->a.released <= STORE);
-	}
-	assert_int_equal(counts(s).samples, 0);
-	assert_true(s->a.released > SAMPLES - STORE);
-	fake_open_gate(&s->backend);
-	finish(s, 1000);
-	assert_int_equal(counts(s).samples, SAMPLES);
-	unsigned checked = 0;
-	for (const char *at = s->text.bytes; (at = strstr(at, "\nsample")) && checked < SAMPLES; at++, checked++) {
-		char expected[256];
-		snprintf(expected, sizeof(expected), ": %x/0/1/0 ffffffff81100000/1/1/0 10001/0/0/0", 0);
-		snprintf(expected, sizeof(expected),
-		         ": %" PRIx64 "/0/1/0 ffffffff81100000/1/1/0 10001/0/0/0 %x/1/0/1 %x/1/0/1 %x/1/0/1\n",
-		         0xffffffff81000000 + checked, 0x10100 + checked * 16, 0x10101 + checked * 16,
-		         0x10102 + checked * 16);
-		const char *frames = strstr(strstr(at, "weight 1"), ": ");
-		assert_memory_equal(frames, expected, strlen(expected));
-	}
-	assert_int_equal(checked, SAMPLES);
-	stop(s);
-}
-
-/* More stack bytes wait than may be copied whole: all samples are kept, the later ones with shorter stacks. */
-static void test_long_pressure(void **state)
-{
-	(void)state;
-	enum { SAMPLES = 2000, STORE = 64, STACK_SIZE = 65528 };
-	static uint64_t stack[STACK_SIZE / 8];
-	struct sp_pipeline_options options = { .ops = &fake_backend,
-		                               .sources = &source,
-		                               .source_count = 1,
-		                               .interval_ns = MS,
-		                               .kernel_sampled = true,
-		                               .root_pid = ROOT };
-	struct setup *s = start(&options);
-	s->backend.closed_gate = true;
-	s->a.stream.ops = &fake_full_ops;
-	s->a.store = STORE;
-	fake_fork(&s->b, 1, ROOT, ROOT, 1);
-	fake_map(&s->b, 2, ROOT, "//anon", 0x10000, 0x10000);
-	fake_map(&s->b, 3, ROOT, "/gate", 0x90000, 0x1000);
-	make_stack(stack, 0x7fff0000, 0);
-	for (unsigned i = 0; i < SAMPLES; i++) {
-		struct sp_event *event = fake_add(&s->a, SP_EVENT_SAMPLE, 10 + i, ROOT, ROOT);
-		event->sample.regs.arch = SP_ARCH_X86_64;
-		event->sample.regs.known = (1 << 17) - 1;
-		event->sample.regs.value[SP_X86_64_RIP] = 0x10001;
-		event->sample.regs.value[SP_X86_64_RSP] = 0x7fff0000;
-		event->sample.regs.value[SP_X86_64_RBP] = 0x7fff0000;
-		event->sample.stack = (struct sp_stack_slice){ .address = 0x7fff0000,
-			                                       .bytes = (const uint8_t *)stack,
-			                                       .size = STACK_SIZE };
-		if (i % 50 == 49)
-			ok(sp_pipeline_advance(s->pipeline, 10 + i));
-		assert_true(s->a.given - s->a.released <= STORE);
-	}
-	assert_int_equal(counts(s).samples, 0);
-	fake_open_gate(&s->backend);
-	finish(s, SAMPLES + 1000);
-	assert_int_equal(counts(s).samples, SAMPLES);
-	unsigned whole = 0;
-	for (const char *at = s->text.bytes; (at = strstr(at, ": 10001/0/0/0 10100/1/0/1 10101/1/0/1 10102/1/0/1\n"));
-	     at++)
-		whole++;
-	assert_int_equal(whole, SAMPLES);
-	stop(s);
-}
-
 /* ---- Ends ---- */
 
 static void test_full_disk(void **state)
@@ -966,23 +735,6 @@ static void test_random_events(void **state)
 	stop(s);
 }
 
-static int make_folder(void **state)
-{
-	(void)state;
-	if (!mkdtemp(folder))
-		return -1;
-	snprintf(path, sizeof(path), "%s/recording", folder);
-	return 0;
-}
-
-static int remove_folder(void **state)
-{
-	(void)state;
-	char command[128];
-	snprintf(command, sizeof(command), "rm -r %s", folder);
-	return system(command);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1005,8 +757,6 @@ int main(void)
 		cmocka_unit_test(test_no_kernel_time_after_the_end),
 		cmocka_unit_test(test_late_events),
 		cmocka_unit_test(test_samples_of_ended_threads),
-		cmocka_unit_test(test_pressure),
-		cmocka_unit_test(test_long_pressure),
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_given_up),
 		cmocka_unit_test(test_next_run),
